@@ -1,0 +1,34 @@
+# Two commands do everything on a fresh machine with Python 3.11, pip and make: `make demo` and `make test`.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.PHONY: demo test test-all bench lint clean
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	@touch $(STAMP)
+
+demo: $(STAMP)  ## the paper's 1D toy: writes a figure, prints a table
+	$(BIN)/berdiff figure toy --out out/toy
+
+lint: $(STAMP)  ## style, types, and which folder may import which
+	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+
+test: lint  ## everything but the slow checks, under ten minutes with the installation
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -m "not slow"
+
+test-all: lint  ## everything
+	$(BIN)/pytest
+
+bench: $(STAMP)  ## ratios, each measured side by side in one run, to benchmarks/results.json
+	$(BIN)/python -m benchmarks.run
+
+clean:
+	rm -rf $(VENV) out .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,56 @@
+"""The command line: pick the command, import only that, turn bad input into one sentence and exit code 2."""
+
+import sys
+from importlib import import_module
+
+from berdiff import __version__
+from berdiff.errors import InputError
+
+# name -> what it is for; the module is berdiff.cli.<name>, which offers command(argv). Nothing is imported before it is
+# asked for, so `berdiff --help` answers at once.
+COMMANDS = {
+    "figure": "draw a figure of the paper",
+}
+
+
+def usage() -> str:
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:<{width}}  {purpose}" for name, purpose in COMMANDS.items()]
+    return "\n".join(
+        [
+            f"berdiff {__version__}: Bernoulli diffusion for medical image segmentation",
+            "",
+            "usage: berdiff COMMAND [OPTIONS]",
+            "",
+            *lines,
+            "",
+            "`berdiff COMMAND --help` tells a command's options.",
+        ]
+    )
+
+
+def main(argv: list[str] | None = None) -> int:
+    argv = sys.argv[1:] if argv is None else argv
+    if not argv or argv[0] in ("-h", "--help", "help"):
+        print(usage())
+        return 0
+    if argv[0] == "--version":
+        print(__version__)
+        return 0
+    name, *rest = argv
+    if name not in COMMANDS:
+        print(f"berdiff: no command {name!r}; expected one of {', '.join(COMMANDS)}", file=sys.stderr)
+        return 2
+    try:
+        import_module(f"berdiff.cli.{name}").command(rest)
+    except InputError as error:
+        print(f"berdiff {name}: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print(f"berdiff {name}: interrupted", file=sys.stderr)
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,153 @@
+"""The Bernoulli kernel: forward process, posterior and reverse step (eqs. 1-7), for any pair s < t.
+
+Every function returns the probability that a pixel is 1, elementwise; `draw` turns it into a mask. Masks are float
+tensors of 0 and 1. `y0_hat`, the estimate of the mask, may be soft: the probability that y0 = 1.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from berdiff.diffusion.schedule import NoiseSchedule, Time
+
+Posterior = Literal["soft", "marginal"]
+Generators = torch.Generator | Sequence[torch.Generator]
+
+
+# --- forward process -------------------------------------------------------------------------------------------------
+
+
+def q_step(schedule: NoiseSchedule, y_prev: Tensor, t: Time) -> Tensor:
+    """Eq. 2: q(y_t = 1 | y_{t-1})."""
+    schedule.check(t)
+    a, _, _ = schedule.pair(t, t - 1, y_prev)
+    return a * y_prev + (1 - a) / 2
+
+
+def q_marginal(schedule: NoiseSchedule, y0: Tensor, t: Time) -> Tensor:
+    """Eq. 3: q(y_t = 1 | y0)."""
+    schedule.check(t)
+    alpha_bar_t = schedule.at(t, y0)
+    return alpha_bar_t * y0 + (1 - alpha_bar_t) / 2
+
+
+def q_sample(schedule: NoiseSchedule, y0: Tensor, t: Time, generator: Generators) -> tuple[Tensor, Tensor]:
+    """Eq. 3 by flips: (y_t, eps) with eps ~ B((1 - alpha_bar_t) / 2) and y_t = y0 XOR eps."""
+    schedule.check(t)
+    flip = (1 - schedule.at(t, y0)) / 2
+    eps = draw(flip.expand(y0.shape), generator)
+    return xor(y0, eps), eps
+
+
+def xor(y: Tensor, eps: Tensor) -> Tensor:
+    """Exclusive or of 0/1 masks; of probabilities, |y - eps| as the paper writes it."""
+    return (y - eps).abs()
+
+
+# --- posterior -------------------------------------------------------------------------------------------------------
+
+
+def theta_post(schedule: NoiseSchedule, y_t: Tensor, y0: Tensor, t: Time, s: Time) -> Tensor:
+    """Eq. 4: q(y_s = 1 | y_t, y0) for any s < t, with alpha_t -> a and alpha_bar_{t-1} -> b.
+
+    A soft y0 is allowed, as the paper does; it is then NOT the marginal over y0 (see `marginal_post`).
+    """
+    a, b, _ = schedule.pair(t, s, y_t)
+    from_t = a * y_t + (1 - a) / 2  # channel 1 of the first factor; channel 0 is its complement
+    from_0 = b * y0 + (1 - b) / 2
+    ones = from_t * from_0
+    return ones / (ones + (1 - from_t) * (1 - from_0))
+
+
+def marginal_post(schedule: NoiseSchedule, y_t: Tensor, y0_hat: Tensor, t: Time, s: Time) -> Tensor:
+    """sum over y0 of q(y_s = 1 | y_t, y0) P(y0): what eq. 4 becomes when y0 is not known but has a probability.
+
+    The posterior of a hard y0 is linear in y0, so this is `sigma_post` at one particular sigma.
+    """
+    return sigma_post(schedule, y_t, y0_hat, t, s, sigma_ddpm(schedule, t, s, y_t))
+
+
+# --- the family with the same marginals (DDIM, appendix A of that paper, for two states) -------------------------------
+
+
+def sigma_max(schedule: NoiseSchedule, t: Time, s: Time, like: Tensor) -> Tensor:
+    """The largest sigma for which `sigma_post` is a probability."""
+    _, b, alpha_bar_t = schedule.pair(t, s, like.double())
+    return ((1 - b) / (1 - alpha_bar_t)).to(like.dtype)
+
+
+def sigma_ddpm(schedule: NoiseSchedule, t: Time, s: Time, like: Tensor) -> Tensor:
+    """The sigma at which `sigma_post` is the posterior of the Markov chain, eq. 4."""
+    a, b, alpha_bar_t = schedule.pair(t, s, like.double())
+    return (a * (1 - b**2) / (1 - alpha_bar_t**2)).to(like.dtype)
+
+
+def sigma_post(schedule: NoiseSchedule, y_t: Tensor, y0_hat: Tensor, t: Time, s: Time, sigma: Tensor | float) -> Tensor:
+    """Algorithm 2, DDIM: P(y_s = 1 | y_t, y0) that keeps the marginal of y_s for every 0 <= sigma <= sigma_max."""
+    _, b, alpha_bar_t = schedule.pair(t, s, y_t)
+    p = sigma * y_t + (b - sigma * alpha_bar_t) * y0_hat + ((1 - b) - (1 - alpha_bar_t) * sigma) / 2
+    return p.clamp(0, 1)  # rounding leaves it a hair outside at the ends
+
+
+# --- reverse process -------------------------------------------------------------------------------------------------
+
+
+def predict_y0(y_t: Tensor, eps_hat: Tensor) -> Tensor:
+    """|y_t - eps_hat| of eq. 7: the estimated mask from the estimated flips."""
+    return xor(y_t, eps_hat)
+
+
+def predict_y0_logits(y_t: Tensor, eps_logits: Tensor) -> Tensor:
+    """`predict_y0` on logits: where y_t is 1, "flipped" means that y0 is 0, so the sign turns."""
+    return (1 - 2 * y_t) * eps_logits
+
+
+def reverse_mean(
+    schedule: NoiseSchedule, y_t: Tensor, y0_hat: Tensor, t: Time, s: Time, posterior: Posterior = "soft"
+) -> Tensor:
+    """Eq. 6: mu_hat, the probability of the reverse step t -> s, given the estimated mask."""
+    if posterior == "soft":
+        return theta_post(schedule, y_t, y0_hat, t, s)
+    if posterior == "marginal":
+        return marginal_post(schedule, y_t, y0_hat, t, s)
+    raise ValueError(f"posterior: expected 'soft' or 'marginal', found {posterior!r}")
+
+
+def calibrate(
+    schedule: NoiseSchedule, y_t: Tensor, eps_hat: Tensor, t: Time, s: Time, posterior: Posterior = "soft"
+) -> Tensor:
+    """Eq. 7: F_C(y_t, eps_hat), from the estimated flips to the reverse step. "soft" is the paper's."""
+    return reverse_mean(schedule, y_t, predict_y0(y_t, eps_hat), t, s, posterior)
+
+
+# --- drawing ---------------------------------------------------------------------------------------------------------
+
+
+def uniform(shape: Sequence[int], generator: Generators, like: Tensor) -> Tensor:
+    """U[0, 1) of a shape. With many generators, one for each mask of the leading dimensions, batch after batch, so that
+    a mask's randomness does not depend on the batch it is drawn in."""
+    if isinstance(generator, torch.Generator):
+        return torch.rand(tuple(shape), generator=generator, dtype=like.dtype, device=like.device)
+    leading, count = 0, 1
+    while count < len(generator) and leading < len(shape):
+        count *= shape[leading]
+        leading += 1
+    if count != len(generator):
+        raise ValueError(f"generator: expected one for each mask of shape {tuple(shape)}, found {len(generator)}")
+    leading = max(leading, 1)
+    rows = [torch.rand(tuple(shape[leading:]), generator=g, dtype=like.dtype, device=like.device) for g in generator]
+    return torch.stack(rows).reshape(tuple(shape))
+
+
+def draw(p: Tensor, generator: Generators) -> Tensor:
+    """A mask of 0 and 1 from probabilities; exact at p = 0 and p = 1."""
+    return (uniform(p.shape, generator, p) < p).to(p.dtype)
+
+
+def check_mask(y: Tensor, name: str = "masks") -> None:
+    """Raise unless y holds only 0 and 1: where data enters, not in the hot loop."""
+    if not bool(((y == 0) | (y == 1)).all()):
+        low, high = float(y.min()), float(y.max())
+        raise ValueError(f"{name}: expected only the values 0 and 1, found values in [{low:g}, {high:g}]")

@@ -1,0 +1,117 @@
+"""Noise schedules: beta_t, alpha_t and alpha_bar_t for t = 1..T, with alpha_bar[0] = 1.
+
+Time is 1-based and a step is always the explicit pair (t, s), s < t: no stride is hidden in any state, and index 0 means
+"no noise" instead of wrapping round to the last entry.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+# One step never forgets everything: alpha_t = 0 would make the posterior of eq. 4 a division by zero.
+MAX_BETA = 0.999
+
+Time = int | Tensor
+"""A step index in 0..T: one for all masks, or one a mask as an integer tensor of the leading dimensions."""
+
+
+@dataclass(frozen=True, eq=False)
+class NoiseSchedule:
+    """alpha_bar `(T + 1,)` in float64, decreasing from exactly 1."""
+
+    alpha_bar: Tensor
+    name: str = "custom"
+
+    def __post_init__(self) -> None:
+        if self.alpha_bar.ndim != 1 or len(self.alpha_bar) < 2:
+            raise ValueError(f"alpha_bar: expected a vector of T + 1 >= 2 values, found {tuple(self.alpha_bar.shape)}")
+        steps = self.alpha_bar.diff()
+        if self.alpha_bar[0] != 1 or self.alpha_bar[-1] < 0 or not bool((steps < 0).all()):
+            raise ValueError("alpha_bar: expected values that start at exactly 1 and strictly decrease to at least 0")
+
+    @property
+    def T(self) -> int:
+        return len(self.alpha_bar) - 1
+
+    @cached_property
+    def alpha(self) -> Tensor:
+        """alpha_t = alpha_bar_t / alpha_bar_{t-1} `(T + 1,)`; entry 0 is 1 and belongs to no step."""
+        return torch.cat([self.alpha_bar[:1], self.alpha_bar[1:] / self.alpha_bar[:-1]])
+
+    @cached_property
+    def beta(self) -> Tensor:
+        """beta_t = 1 - alpha_t `(T + 1,)`; entry 0 is 0."""
+        return 1 - self.alpha
+
+    def check(self, t: Time, s: Time = 0) -> None:
+        """Raise unless 0 <= s < t <= T. Tensors on an accelerator are trusted: looking would stall the queue."""
+        if any(isinstance(v, Tensor) and v.device.type != "cpu" for v in (t, s)):
+            return
+        t_, s_ = torch.as_tensor(t), torch.as_tensor(s)
+        if t_.is_floating_point() or s_.is_floating_point():
+            raise ValueError(f"t, s: expected integers, found {t_.dtype} and {s_.dtype}")
+        if not bool(((s_ >= 0) & (s_ < t_) & (t_ <= self.T)).all()):
+            raise ValueError(f"t, s: expected 0 <= s < t <= T = {self.T}, found t = {_brief(t)}, s = {_brief(s)}")
+
+    def at(self, t: Time, like: Tensor) -> Tensor:
+        """alpha_bar_t in the dtype and on the device of `like`, shaped to broadcast against it from the left."""
+        return _broadcast(self._lookup(t, like.device), like)
+
+    def pair(self, t: Time, s: Time, like: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """(a, b, alpha_bar_t) with a = alpha_bar_t / alpha_bar_s and b = alpha_bar_s: all that a step t -> s needs."""
+        self.check(t, s)
+        alpha_bar_t, b = self._lookup(t, like.device), self._lookup(s, like.device)
+        return _broadcast(alpha_bar_t / b, like), _broadcast(b, like), _broadcast(alpha_bar_t, like)
+
+    def _lookup(self, t: Time, device: torch.device) -> Tensor:
+        # float64 up to here: a and 1 - b lose their digits near t = 0 in float32
+        if isinstance(t, Tensor):
+            return self.alpha_bar.to(device)[t.to(device)]
+        return self.alpha_bar[t].to(device)
+
+
+def _broadcast(value: Tensor, like: Tensor) -> Tensor:
+    return value.to(like.dtype).reshape(*value.shape, *(1,) * (like.ndim - value.ndim))
+
+
+def _brief(t: Time) -> str:
+    return str(t) if not isinstance(t, Tensor) or t.numel() <= 4 else f"a tensor in {int(t.min())}..{int(t.max())}"
+
+
+def _from_beta(beta: Tensor, name: str) -> NoiseSchedule:
+    alpha_bar = torch.cumprod(1 - beta.clamp(max=MAX_BETA), 0)
+    return NoiseSchedule(torch.cat([torch.ones(1, dtype=torch.float64), alpha_bar]), name)
+
+
+def linear(T: int = 1000) -> NoiseSchedule:
+    """The paper's: beta from 1e-4 to 0.02 at T = 1000; scaled by 1000 / T otherwise, so that the noise at T is alike."""
+    _check_length(T)
+    scale = 1000 / T
+    return _from_beta(torch.linspace(scale * 1e-4, scale * 0.02, T, dtype=torch.float64), "linear")
+
+
+def cosine(T: int = 1000) -> NoiseSchedule:
+    """Nichol and Dhariwal 2021: alpha_bar_t ~ cos^2, gentler at both ends."""
+    _check_length(T)
+    u = (torch.arange(T + 1, dtype=torch.float64) / T + 0.008) / 1.008
+    f = torch.cos(u * math.pi / 2) ** 2
+    return _from_beta(1 - f[1:] / f[:-1], "cosine")
+
+
+def _check_length(T: int) -> None:
+    if not isinstance(T, int) or isinstance(T, bool) or T < 1:
+        raise ValueError(f"T: expected a whole number of steps of at least 1, found {T!r}")
+
+
+SCHEDULES: dict[str, Callable[[int], NoiseSchedule]] = {"linear": linear, "cosine": cosine}
+
+
+def make_schedule(name: str, T: int) -> NoiseSchedule:
+    """A schedule by name, as a configuration file gives it."""
+    if name not in SCHEDULES:
+        raise ValueError(f"schedule: expected one of {', '.join(SCHEDULES)}, found {name!r}")
+    return SCHEDULES[name](T)
