@@ -5,6 +5,9 @@ tensors of 0 and 1. `y0_hat`, the estimate of the mask, may be soft: the probabi
 """
 
 from collections.abc import Sequence
+from itertools import accumulate
+from math import prod
+from operator import mul
 from typing import Literal
 
 import torch
@@ -69,7 +72,7 @@ def marginal_post(schedule: NoiseSchedule, y_t: Tensor, y0_hat: Tensor, t: Time,
     return sigma_post(schedule, y_t, y0_hat, t, s, sigma_ddpm(schedule, t, s, y_t))
 
 
-# --- the family with the same marginals (DDIM, appendix A of that paper, for two states) -------------------------------
+# --- the family with the same marginals (DDIM, appendix A of that paper, for two states) -----------------------------
 
 
 def sigma_max(schedule: NoiseSchedule, t: Time, s: Time, like: Tensor) -> Tensor:
@@ -126,18 +129,16 @@ def calibrate(
 
 
 def uniform(shape: Sequence[int], generator: Generators, like: Tensor) -> Tensor:
-    """U[0, 1) of a shape. With many generators, one for each mask of the leading dimensions, batch after batch, so that
-    a mask's randomness does not depend on the batch it is drawn in."""
+    """U[0, 1) of a shape. With many generators, one for each mask of the leading dimensions.
+
+    A mask's randomness then does not depend on the batch it is drawn in.
+    """
     if isinstance(generator, torch.Generator):
         return torch.rand(tuple(shape), generator=generator, dtype=like.dtype, device=like.device)
-    leading, count = 0, 1
-    while count < len(generator) and leading < len(shape):
-        count *= shape[leading]
-        leading += 1
-    if count != len(generator):
+    if len(generator) not in accumulate(shape, mul):
         raise ValueError(f"generator: expected one for each mask of shape {tuple(shape)}, found {len(generator)}")
-    leading = max(leading, 1)
-    rows = [torch.rand(tuple(shape[leading:]), generator=g, dtype=like.dtype, device=like.device) for g in generator]
+    pixels = prod(shape) // len(generator)
+    rows = [torch.rand(pixels, generator=g, dtype=like.dtype, device=like.device) for g in generator]
     return torch.stack(rows).reshape(tuple(shape))
 
 

@@ -1,7 +1,7 @@
 """Noise schedules: beta_t, alpha_t and alpha_bar_t for t = 1..T, with alpha_bar[0] = 1.
 
-Time is 1-based and a step is always the explicit pair (t, s), s < t: no stride is hidden in any state, and index 0 means
-"no noise" instead of wrapping round to the last entry.
+Time is 1-based and a step is always the explicit pair (t, s), s < t: no stride is hidden in any state, and index 0
+means "no noise" instead of wrapping round to the last entry.
 """
 
 import math
@@ -75,7 +75,7 @@ class NoiseSchedule:
 
 
 def _broadcast(value: Tensor, like: Tensor) -> Tensor:
-    return value.to(like.dtype).reshape(*value.shape, *(1,) * (like.ndim - value.ndim))
+    return value.to(like.dtype).reshape(value.shape + (1,) * (like.ndim - value.ndim))
 
 
 def _brief(t: Time) -> str:
@@ -88,7 +88,7 @@ def _from_beta(beta: Tensor, name: str) -> NoiseSchedule:
 
 
 def linear(T: int = 1000) -> NoiseSchedule:
-    """The paper's: beta from 1e-4 to 0.02 at T = 1000; scaled by 1000 / T otherwise, so that the noise at T is alike."""
+    """The paper's: beta from 1e-4 to 0.02 at T = 1000; scaled by 1000 / T otherwise, to end as noisy."""
     _check_length(T)
     scale = 1000 / T
     return _from_beta(torch.linspace(scale * 1e-4, scale * 0.02, T, dtype=torch.float64), "linear")

@@ -17,5 +17,5 @@ class Denoiser(Protocol):
         ...
 
     def denoise(self, y_t: Tensor, t: Tensor, features: Any) -> Tensor:
-        """y_t `(B, N, K, H, W)` with values 0/1 as float, t `(B, N)` in 1..T, features of B images -> logits like y_t."""
+        """y_t `(B, N, K, H, W)` of 0/1 as float, t `(B, N)` in 1..T, features of B images -> logits like y_t."""
         ...

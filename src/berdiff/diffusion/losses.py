@@ -1,0 +1,137 @@
+"""L_KL, L_BCE and L_total (eqs. 8-10), and the ELBO they come from. All from logits, so finite at every probability.
+
+Reductions are per-pixel means, in nats. Both losses come from one estimate, that is one forward pass.
+"""
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from berdiff.diffusion.bernoulli import (
+    Generators,
+    Posterior,
+    predict_y0_logits,
+    q_marginal,
+    q_sample,
+    sigma_ddpm,
+    theta_post,
+)
+from berdiff.diffusion.schedule import NoiseSchedule, Time
+
+Target = Literal["noise", "mask"]
+
+
+def kl_bernoulli(p: Tensor, q: Tensor) -> Tensor:
+    """KL(B(p) || B(q)) in nats, elementwise: 0 log 0 = 0, and infinite only where B(q) rules out what B(p) allows."""
+    return torch.xlogy(p, p) - torch.xlogy(p, q) + torch.xlogy(1 - p, 1 - p) - torch.xlogy(1 - p, 1 - q)
+
+
+def log_reverse(
+    schedule: NoiseSchedule, y_t: Tensor, y0_logits: Tensor, t: Time, s: Time, posterior: Posterior = "soft"
+) -> tuple[Tensor, Tensor]:
+    """(log mu_hat, log(1 - mu_hat)) of the reverse step, eq. 6, from the logits of the estimated mask."""
+    a, b, alpha_bar_t = schedule.pair(t, s, y_t)
+    if posterior == "soft":
+        from_t = a * y_t + (1 - a) / 2
+        noise = (1 - b) / 2
+        ones = from_t.log() + _log_affine(y0_logits, b, noise)
+        zeros = (1 - from_t).log() + _log_affine(-y0_logits, b, noise)
+        norm = torch.logaddexp(ones, zeros)
+        return ones - norm, zeros - norm
+    if posterior == "marginal":
+        sigma = sigma_ddpm(schedule, t, s, y_t)
+        weight = b - sigma * alpha_bar_t
+        noise = (((1 - b) - (1 - alpha_bar_t) * sigma) / 2).clamp(min=0)
+        return (
+            _log_affine(y0_logits, weight, sigma * y_t + noise),
+            _log_affine(-y0_logits, weight, sigma * (1 - y_t) + noise),
+        )
+    raise ValueError(f"posterior: expected 'soft' or 'marginal', found {posterior!r}")
+
+
+def _log_affine(logits: Tensor, weight: Tensor, offset: Tensor) -> Tensor:
+    """log(weight * sigmoid(logits) + offset), stable at both ends; an offset of 0 (s = 0) is allowed."""
+    return torch.logaddexp(weight.log() + F.logsigmoid(logits), offset.log())
+
+
+def kl_loss(
+    schedule: NoiseSchedule,
+    y_t: Tensor,
+    y0: Tensor,
+    y0_logits: Tensor,
+    t: Time,
+    s: Time,
+    posterior: Posterior = "soft",
+) -> Tensor:
+    """Eq. 8, elementwise: KL(q(y_s | y_t, y0) || p_theta(y_s | y_t, x)). At s = 0 it is -log p_theta(y0 | y_1, x)."""
+    p = theta_post(schedule, y_t, y0, t, s)
+    log_ones, log_zeros = log_reverse(schedule, y_t, y0_logits, t, s, posterior)
+    return torch.xlogy(p, p) + torch.xlogy(1 - p, 1 - p) - p * log_ones - (1 - p) * log_zeros
+
+
+def bce_loss(target: Tensor, logits: Tensor) -> Tensor:
+    """Eq. 9, elementwise: the cross-entropy of the estimate. Its value is the same for the noise and for the mask."""
+    return F.binary_cross_entropy_with_logits(logits, target, reduction="none")
+
+
+def total_loss(
+    schedule: NoiseSchedule,
+    logits: Tensor,
+    y0: Tensor,
+    y_t: Tensor,
+    eps: Tensor,
+    t: Time,
+    target: Target = "noise",
+    lambda_kl: float = 1.0,
+    lambda_bce: float = 1.0,
+    posterior: Posterior = "soft",
+) -> dict[str, Tensor]:
+    """Eq. 10 from one estimate: `logits` of the flips (target "noise") or of the mask ("mask"); s = t - 1.
+
+    A term with weight 0 is left out, so that an ablation pays only for what it uses.
+    """
+    terms: dict[str, Tensor] = {}
+    loss = logits.new_zeros(())
+    if lambda_kl:
+        y0_logits = predict_y0_logits(y_t, logits) if target == "noise" else logits
+        terms["kl"] = kl_loss(schedule, y_t, y0, y0_logits, t, t - 1, posterior).mean()
+        loss = loss + lambda_kl * terms["kl"]
+    if lambda_bce:
+        terms["bce"] = bce_loss(eps if target == "noise" else y0, logits).mean()
+        loss = loss + lambda_bce * terms["bce"]
+    return {"loss": loss, **terms}
+
+
+def prior_kl(schedule: NoiseSchedule, y0: Tensor) -> Tensor:
+    """KL(q(y_T | y0) || B(1/2)), elementwise: what is still known at T, about alpha_bar_T^2 / 2."""
+    p = q_marginal(schedule, y0, schedule.T)
+    return kl_bernoulli(p, torch.full_like(p, 0.5))
+
+
+@torch.no_grad()
+def elbo_bits(
+    schedule: NoiseSchedule,
+    predict_logits: Callable[[Tensor, int], Tensor],
+    y0: Tensor,
+    generator: Generators,
+    posterior: Posterior = "soft",
+    timesteps: Iterable[int] | None = None,
+) -> Tensor:
+    """The bound on -log2 p_theta(y0 | x) in bits per pixel, one value for each mask of the first dimension.
+
+    predict_logits(y_t, t) gives the logits of the estimated mask. All T terms by default, each with one draw of y_t; a
+    subset of uniformly drawn `timesteps` gives an unbiased estimate for less.
+    """
+    steps = list(range(1, schedule.T + 1) if timesteps is None else timesteps)
+    if not steps:
+        raise ValueError("timesteps: expected at least one step, found none")
+    total = torch.zeros_like(y0)
+    for t in steps:
+        y_t, _ = q_sample(schedule, y0, t, generator)
+        total += kl_loss(schedule, y_t, y0, predict_logits(y_t, t), t, t - 1, posterior)
+    total = prior_kl(schedule, y0) + total * (schedule.T / len(steps))
+    return total.flatten(1).mean(1) / math.log(2)
