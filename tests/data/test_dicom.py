@@ -1,0 +1,147 @@
+"""DICOM reading: values and order against what was written, and each defect as one sentence that names the file."""
+
+import numpy as np
+import pydicom
+import pytest
+from dicom_writer import write_slice
+
+from berdiff.data.dicom import headers_by_series, read_header, read_pixels, read_series
+from berdiff.errors import InputError
+
+RAMP = np.arange(12 * 10, dtype=np.int16).reshape(12, 10)
+
+
+def series(folder, zs=(5.0, 0.0, 2.5)):
+    """Slices named against the order of their positions, each with its own values."""
+    for i, z in enumerate(zs):
+        write_slice(folder / f"{i}.dcm", RAMP + int(10 * z), z, spacing=(0.5, 0.75))
+    return folder
+
+
+def test_a_series_comes_back_in_order_with_its_units_and_geometry(tmp_path):
+    volume = read_series(series(tmp_path))
+    assert volume.hu.dtype == np.float32
+    np.testing.assert_array_equal(volume.hu, [RAMP - 1024, RAMP + 25 - 1024, RAMP + 50 - 1024])
+    assert volume.spacing == (2.5, 0.5, 0.75)
+    np.testing.assert_array_equal(volume.positions[:, 2], [0, 2.5, 5])
+    assert [f.name for f in volume.files] == ["1.dcm", "2.dcm", "0.dcm"]
+    assert (volume.patient, volume.series_uid, volume.modality) == ("P1", "1.2.3.4", "CT")
+
+
+def test_slices_are_ordered_along_the_normal_of_their_plane(tmp_path):
+    sagittal = [0, 1, 0, 0, 0, -1]  # normal is -x
+    for i, x in enumerate((1.0, 9.0, 5.0)):
+        write_slice(tmp_path / f"{i}.dcm", RAMP, ImagePositionPatient=[x, 0, 0], ImageOrientationPatient=sagittal)
+    volume = read_series(tmp_path)
+    np.testing.assert_array_equal(volume.positions[:, 0], [9, 5, 1])
+    assert volume.spacing[0] == 4
+
+
+def test_the_rescale_tags_are_applied_and_a_modality_without_them_keeps_its_values(tmp_path):
+    ct = write_slice(tmp_path / "ct.dcm", RAMP, RescaleSlope=2, RescaleIntercept=-7)
+    mr = write_slice(tmp_path / "mr.dcm", RAMP, Modality="MR", drop=("RescaleSlope", "RescaleIntercept"))
+    np.testing.assert_array_equal(read_pixels(ct), 2 * RAMP - 7)
+    np.testing.assert_array_equal(read_pixels(mr), RAMP)
+
+
+def test_other_files_are_left_alone_and_a_file_without_suffix_is_known_by_its_letters(tmp_path):
+    write_slice(tmp_path / "a" / "IM0001", RAMP, 0.0)
+    write_slice(tmp_path / "b" / "1.2.840.99", RAMP, 1.0)
+    (tmp_path / "notes.xml").write_text("<x/>")
+    (tmp_path / "LICENSE").write_text("short")
+    assert read_series(tmp_path).hu.shape == (2, 12, 10)
+
+
+def test_series_are_told_apart_by_uid_not_by_folder(tmp_path):
+    write_slice(tmp_path / "one" / "0.dcm", RAMP, 0.0, series="1.1")
+    write_slice(tmp_path / "one" / "1.dcm", RAMP, 1.0, series="1.2")
+    write_slice(tmp_path / "two" / "0.dcm", RAMP, 2.0, series="1.1")
+    assert {uid: len(found) for uid, found in headers_by_series(tmp_path).items()} == {"1.1": 2, "1.2": 1}
+    with pytest.raises(InputError, match="expected the slices of one DICOM series, found 2 series"):
+        read_series(tmp_path)
+
+
+def refused(call, *words):
+    with pytest.raises(InputError) as caught:
+        call()
+    message = str(caught.value)
+    assert "\n" not in message
+    for word in words:
+        assert word in message
+
+
+@pytest.mark.parametrize("tag", ["PixelSpacing", "ImagePositionPatient", "ImageOrientationPatient"])
+def test_missing_geometry_names_the_file_and_the_tag(tmp_path, tag):
+    series(tmp_path)
+    write_slice(tmp_path / "bad.dcm", RAMP, 10.0, spacing=(0.5, 0.75), drop=(tag,))
+    refused(lambda: read_series(tmp_path), "bad.dcm", tag)
+
+
+def test_bad_values_of_geometry(tmp_path):
+    refused(
+        lambda: read_header(write_slice(tmp_path / "zero.dcm", RAMP, spacing=(0.0, 0.7))), "zero.dcm", "PixelSpacing"
+    )
+    three = write_slice(tmp_path / "three.dcm", RAMP, PixelSpacing=[0.5, 0.5, 0.5])
+    refused(lambda: read_header(three), "three.dcm", "expected 2 positive numbers", "PixelSpacing")
+
+
+def test_a_ct_without_rescale_has_no_hounsfield_units(tmp_path):
+    path = write_slice(tmp_path / "raw.dcm", RAMP, drop=("RescaleSlope",))
+    refused(lambda: read_pixels(path), "raw.dcm", "RescaleSlope")
+
+
+def test_truncated_pixels(tmp_path):
+    path = write_slice(tmp_path / "cut.dcm", RAMP)
+    path.write_bytes(path.read_bytes()[:-50])
+    refused(lambda: read_series(tmp_path), "cut.dcm", "whole DICOM pixel data")
+
+
+@pytest.mark.parametrize("kept", [0, 10, 100, 140, 200])
+def test_truncated_in_the_header(tmp_path, kept):
+    path = write_slice(tmp_path / "cut.dcm", RAMP)
+    path.write_bytes(path.read_bytes()[:kept])
+    refused(lambda: read_series(tmp_path), "cut.dcm", "expected")
+
+
+@pytest.mark.parametrize("content", [b"\x89PNG\r\n\x1a\n" + bytes(300), b"hello, this is text" * 20])
+def test_a_foreign_file_with_a_dicom_suffix(tmp_path, content):
+    (tmp_path / "foreign.dcm").write_bytes(content)
+    refused(lambda: read_series(tmp_path), "foreign.dcm", "expected a DICOM file")
+
+
+def test_a_duplicate_slice_names_both_files(tmp_path):
+    series(tmp_path, zs=(0.0, 2.5, 2.5))
+    refused(lambda: read_series(tmp_path), "1.dcm", "2.dcm", "one file a slice")
+
+
+def test_mixed_sizes(tmp_path):
+    series(tmp_path)
+    write_slice(tmp_path / "other.dcm", RAMP[:8], 10.0, spacing=(0.5, 0.75))
+    refused(lambda: read_series(tmp_path), "other.dcm", "12 x 10", "8 x 10")
+
+
+def test_mixed_spacings(tmp_path):
+    series(tmp_path)
+    write_slice(tmp_path / "other.dcm", RAMP, 10.0, spacing=(0.6, 0.75))
+    refused(lambda: read_series(tmp_path), "other.dcm", "PixelSpacing")
+
+
+def test_several_frames_or_channels(tmp_path):
+    path = write_slice(tmp_path / "multi.dcm", RAMP, NumberOfFrames=3)
+    refused(lambda: read_header(path), "multi.dcm", "3 frame")
+
+
+def test_an_empty_folder_a_missing_one_and_a_file(tmp_path):
+    refused(lambda: read_series(tmp_path), str(tmp_path), "expected DICOM files in this folder, found none")
+    refused(lambda: read_series(tmp_path / "no"), "found nothing")
+    (tmp_path / "f").write_text("x")
+    refused(lambda: read_series(tmp_path / "f"), "found a file")
+
+
+def test_real_slices_agree_with_pydicoms_own_reading(shared_data):
+    volume = read_series(shared_data / "layouts" / "lidc_dicom")
+    assert volume.hu.shape == (16, 512, 512)
+    assert volume.spacing == (2.5, 0.703125, 0.703125)
+    assert volume.patient == "LIDC-IDRI-0001"
+    data = pydicom.dcmread(volume.files[3])
+    np.testing.assert_array_equal(volume.hu[3], data.pixel_array - 1024.0)
