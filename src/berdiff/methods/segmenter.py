@@ -1,11 +1,11 @@
 """What trainer, evaluator, viewer and tables speak to, so that every method runs in the same harness."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Protocol, runtime_checkable
 
-import torch
 from torch import Tensor
 
+from berdiff.diffusion.bernoulli import Generators
 from berdiff.diffusion.sampling import Sampler
 
 
@@ -17,17 +17,14 @@ class Segmenter(Protocol):
     Images are float in [0, 1]; masks hold 0 and 1 in any dtype; samples are uint8.
     """
 
-    def loss(self, image: Tensor, masks: Tensor, generator: torch.Generator) -> Mapping[str, Tensor]:
-        """The terms of the training loss, each a scalar; `"loss"` is the one to descend on."""
+    def loss(self, image: Tensor, masks: Tensor, generator: Generators) -> Mapping[str, Tensor]:
+        """The terms of the training loss, each a scalar; `"loss"` is the one to descend on.
+
+        With B generators, one an image, an image's random draws do not depend on the batch it is in.
+        """
         ...
 
-    def sample(
-        self,
-        image: Tensor,
-        n: int,
-        generator: torch.Generator | Sequence[torch.Generator],
-        sampler: Sampler | None = None,
-    ) -> Tensor:
+    def sample(self, image: Tensor, n: int, generator: Generators, sampler: Sampler | None = None) -> Tensor:
         """Draw n masks an image.
 
         `generator` is one generator, or B * n of them, one a sample in image-major order: with the latter a sample

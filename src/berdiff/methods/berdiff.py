@@ -1,0 +1,173 @@
+"""BerDiff: a network, a schedule, the loss of algorithm 1 and the sampler of algorithm 2."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from berdiff.diffusion.bernoulli import Generators, Posterior, check_mask, predict_y0, q_sample, uniform
+from berdiff.diffusion.losses import Target, total_loss
+from berdiff.diffusion.sampling import Callback, Sampler, initial_noise, sample, spawn_generators
+from berdiff.diffusion.schedule import NoiseSchedule
+from berdiff.networks.denoiser import Denoiser
+
+TimeSampling = Literal["uniform", "stratified"]
+
+
+class BerDiff(nn.Module):
+    """A `Segmenter` on any `Denoiser`. The defaults are the paper's."""
+
+    network: Any  # an nn.Module that keeps the Denoiser protocol
+
+    def __init__(
+        self,
+        network: Denoiser,
+        schedule: NoiseSchedule,
+        *,
+        target: Target = "noise",
+        lambda_kl: float = 1.0,
+        lambda_bce: float = 1.0,
+        posterior: Posterior = "soft",
+        time_sampling: TimeSampling = "uniform",
+        sampler: Sampler | None = None,
+        max_masks: int = 64,
+    ) -> None:
+        """`posterior` is the form of eq. 7 in L_KL; `sampler` the default of `sample`; `max_masks` bounds its memory:
+        no more go through the network in one pass."""
+        super().__init__()
+        if target not in ("noise", "mask"):
+            raise ValueError(f"target: expected 'noise' or 'mask', found {target!r}")
+        if posterior not in ("soft", "marginal"):
+            raise ValueError(f"posterior: expected 'soft' or 'marginal', found {posterior!r}")
+        if time_sampling not in ("uniform", "stratified"):
+            raise ValueError(f"time_sampling: expected 'uniform' or 'stratified', found {time_sampling!r}")
+        if min(lambda_kl, lambda_bce) < 0 or lambda_kl + lambda_bce == 0:
+            raise ValueError(
+                f"lambda_kl, lambda_bce: expected two weights >= 0, not both 0, found {lambda_kl} and {lambda_bce}"
+            )
+        if max_masks < 1:
+            raise ValueError(f"max_masks: expected at least 1, found {max_masks}")
+        self.network = network
+        self.schedule = schedule
+        self.target: Target = target
+        self.lambda_kl, self.lambda_bce = lambda_kl, lambda_bce
+        self.posterior: Posterior = posterior
+        self.time_sampling: TimeSampling = time_sampling
+        self.sampler = sampler or Sampler()
+        self.max_masks = max_masks
+
+    # --- algorithm 1 -------------------------------------------------------------------------------------------------
+
+    def loss(self, image: Tensor, masks: Tensor, generator: Generators) -> dict[str, Tensor]:
+        """One step of algorithm 1 on image `(B, C, H, W)`, masks `(B, R, K, H, W)`: a random reader, t and noise each.
+
+        With B generators, one an image, an image's draws do not depend on the batch it is in.
+        """
+        _check_shapes(image, masks)
+        if masks.device.type == "cpu":  # on an accelerator, looking would stall the queue
+            check_mask(masks)
+        y0 = self._pick_reader(masks, generator).to(image.dtype)
+        t = self._pick_time(image, generator)
+        y_t, eps = q_sample(self.schedule, y0, t, generator)
+        logits = self.network.denoise(y_t, t, self.network.encode(image)).float()
+        return total_loss(
+            self.schedule, logits, y0, y_t, eps, t, self.target, self.lambda_kl, self.lambda_bce, self.posterior
+        )
+
+    def _pick_reader(self, masks: Tensor, generator: Generators) -> Tensor:
+        """masks `(B, R, K, H, W)` -> one reader's `(B, 1, K, H, W)`."""
+        B, R = masks.shape[:2]
+        like = torch.empty(0, device=masks.device)
+        reader = (uniform((B, 1), generator, like) * R).long()
+        return masks[torch.arange(B, device=masks.device).unsqueeze(1), reader]
+
+    def _pick_time(self, image: Tensor, generator: Generators) -> Tensor:
+        """t in 1..T `(B, 1)`; stratified: one in each of B equal parts, so that a batch covers all noise levels."""
+        B = len(image)
+        u = uniform((B, 1), generator, image.new_empty(0, dtype=torch.float32))
+        if self.time_sampling == "stratified":
+            u = (torch.arange(B, device=u.device).unsqueeze(1) + u) / B
+        return 1 + (u * self.schedule.T).long().clamp(max=self.schedule.T - 1)
+
+    # --- algorithm 2 -------------------------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def sample(
+        self,
+        image: Tensor,
+        n: int,
+        generator: Generators,
+        sampler: Sampler | None = None,
+        callback: Callback | None = None,
+    ) -> Tensor:
+        """n masks an image: image `(B, C, H, W)` -> `(B, n, K, H, W)` uint8. Each image is encoded once.
+
+        With B * n generators, one a sample, a sample does not depend on the batch it is drawn in.
+        """
+        if image.ndim != 4:
+            raise ValueError(f"image: expected (B, C, H, W), found {tuple(image.shape)}")
+        if n < 1:
+            raise ValueError(f"n: expected at least 1 sample, found {n}")
+        B = len(image)
+        if isinstance(generator, torch.Generator):
+            generator = spawn_generators(generator, B * n)
+        if len(generator) != B * n:
+            raise ValueError(f"generator: expected one, or one for each of {B} x {n} samples, found {len(generator)}")
+        rows = []
+        images_at_once = max(1, self.max_masks // n)
+        for first in range(0, B, images_at_once):
+            part = image[first : first + images_at_once]
+            generators = generator[first * n : (first + len(part)) * n]
+            rows.append(self._sample_encoded(part, n, generators, sampler or self.sampler, callback))
+        return torch.cat(rows)
+
+    def _sample_encoded(
+        self, image: Tensor, n: int, generators: Sequence[torch.Generator], sampler: Sampler, callback: Callback | None
+    ) -> Tensor:
+        B, _, H, W = image.shape
+        K = self.network.targets
+        features = self.network.encode(image)
+
+        def predict(y_t: Tensor, t: int) -> Tensor:
+            steps = torch.full(y_t.shape[:2], t, device=y_t.device)
+            estimate = self.network.denoise(y_t, steps, features).float().sigmoid()
+            return predict_y0(y_t, estimate) if self.target == "noise" else estimate
+
+        parts = []
+        masks_at_once = max(1, self.max_masks // B)  # of each image
+        for first in range(0, n, masks_at_once):
+            count = min(masks_at_once, n - first)
+            own = [generators[b * n + first + i] for b in range(B) for i in range(count)]
+            y_T = initial_noise((B, count, K, H, W), own, image)
+            y_0 = sample(self.schedule, sampler, predict, y_T, own, callback)
+            parts.append(y_0.to(torch.uint8))
+        return torch.cat(parts, 1)
+
+    # --- save --------------------------------------------------------------------------------------------------------
+
+    def config(self) -> dict[str, object]:
+        """What `config.json` holds; `methods.folder.build` makes the model from it."""
+        return {
+            "method": "berdiff",
+            "network": self.network.config(),
+            "schedule": {"name": self.schedule.name, "T": self.schedule.T},
+            "target": self.target,
+            "lambda_kl": self.lambda_kl,
+            "lambda_bce": self.lambda_bce,
+            "posterior": self.posterior,
+            "time_sampling": self.time_sampling,
+            "sampler": asdict(self.sampler),
+        }
+
+
+def _check_shapes(image: Tensor, masks: Tensor) -> None:
+    if image.ndim != 4:
+        raise ValueError(f"image: expected (B, C, H, W), found {tuple(image.shape)}")
+    fits = masks.ndim == 5 and masks.shape[0] == image.shape[0] and masks.shape[-2:] == image.shape[-2:]
+    if not fits or not masks.shape[1]:
+        raise ValueError(
+            f"masks: expected (B, R, K, H, W) with at least one reader for images of shape {tuple(image.shape)}, "
+            f"found {tuple(masks.shape)}"
+        )

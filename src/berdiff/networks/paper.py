@@ -1,0 +1,87 @@
+"""The paper's network: improved-diffusion's U-Net on the noisy mask and the image, concatenated.
+
+MONAI's `DiffusionModelUNet` equals it weight for weight, so it is used as it is. Here are only the presets, the memory
+format and the `Denoiser` protocol around it.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class UNetPreset:
+    """Sizes of the U-Net; one attention head, no dropout, no scale-shift, as in the paper's release."""
+
+    channels: tuple[int, ...]
+    attention: tuple[int, ...]  # at these levels; level i works at 1 / 2^i of the resolution
+    groups: int = 32
+    res_blocks: int = 2
+
+    @property
+    def stride(self) -> int:
+        """Height and width must be multiples of it."""
+        return 2 ** (len(self.channels) - 1)
+
+
+PRESETS = {
+    # 128x128: base 128, multipliers (1, 1, 2, 3, 4), attention at 16x16
+    "paper-128": UNetPreset((128, 128, 256, 384, 512), attention=(3,)),
+    # 224x224: the multipliers of 256x256, (1, 1, 2, 2, 4, 4); attention at 14x14, the level nearest to 16x16
+    "paper-224": UNetPreset((128, 128, 256, 256, 512, 512), attention=(4,)),
+    # for two cores: the same shape, narrow
+    "small": UNetPreset((32, 32, 64, 96), attention=(3,), groups=16),
+    "tiny": UNetPreset((16, 32, 32), attention=(2,), groups=8, res_blocks=1),
+}
+
+
+class PaperUNet(nn.Module):
+    """`encode` returns the image: this network reads it again at every step, as the paper's does."""
+
+    def __init__(self, preset: str, image_channels: int = 1, targets: int = 1) -> None:
+        super().__init__()
+        if preset not in PRESETS:
+            raise ValueError(f"preset: expected one of {', '.join(PRESETS)}, found {preset!r}")
+        from monai.networks.nets.diffusion_model_unet import DiffusionModelUNet  # seconds to import
+
+        self.preset, self.image_channels, self.targets = preset, image_channels, targets
+        sizes = PRESETS[preset]
+        self.stride = sizes.stride
+        self.unet = DiffusionModelUNet(
+            spatial_dims=2,
+            in_channels=image_channels + targets,
+            out_channels=targets,
+            channels=sizes.channels,
+            attention_levels=tuple(level in sizes.attention for level in range(len(sizes.channels))),
+            num_res_blocks=sizes.res_blocks,
+            num_head_channels=sizes.channels,
+            norm_num_groups=sizes.groups,
+            norm_eps=1e-5,
+        )
+        # The fastest format for these convolutions, on the CPU by far (see benchmarks/) and on tensor cores.
+        self.unet.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
+
+    def config(self) -> dict[str, object]:
+        return {"preset": self.preset, "image_channels": self.image_channels, "targets": self.targets}
+
+    def encode(self, image: Tensor) -> Tensor:
+        """image `(B, C, H, W)` in [0, 1]."""
+        _, C, H, W = image.shape
+        if self.image_channels != C:
+            raise ValueError(f"image: expected {self.image_channels} channels, found {C}")
+        if H % self.stride or W % self.stride:
+            raise ValueError(f"image: expected height and width in multiples of {self.stride}, found {H}x{W}")
+        return image
+
+    def denoise(self, y_t: Tensor, t: Tensor, features: Tensor) -> Tensor:
+        """y_t `(B, N, K, H, W)`, t `(B, N)`, features the images `(B, C, H, W)` -> logits `(B, N, K, H, W)`."""
+        N = y_t.shape[1]
+        image = features.unsqueeze(1).expand(-1, N, -1, -1, -1)
+        x = torch.cat([y_t, image], 2).flatten(0, 1).contiguous(memory_format=torch.channels_last)
+        return self.unet(x, t.flatten()).reshape(y_t.shape)
+
+
+def make_network(preset: str, image_channels: int = 1, targets: int = 1) -> PaperUNet:
+    """A network by name, as a configuration file gives it."""
+    return PaperUNet(preset, image_channels, targets)
