@@ -1,0 +1,33 @@
+"""GED, HM-IoU, Dice and calibration, by written conventions (docs/metrics.md).
+
+samples `(B, n, K, H, W)` and masks `(B, R, K, H, W)` of 0 and 1 -> one value a case and target, `(B, K)`. The classes
+that gather cases over batches and processes are in `berdiff.metrics.streaming`.
+"""
+
+from berdiff.metrics.means import (
+    brier,
+    dice,
+    dice_counts,
+    dice_from_counts,
+    ece,
+    nll,
+    saliency,
+    soft_dice,
+)
+from berdiff.metrics.pairs import Pairs, d_max, ged, ged_unbiased, hm_iou
+
+__all__ = [
+    "Pairs",
+    "brier",
+    "d_max",
+    "dice",
+    "dice_counts",
+    "dice_from_counts",
+    "ece",
+    "ged",
+    "ged_unbiased",
+    "hm_iou",
+    "nll",
+    "saliency",
+    "soft_dice",
+]

@@ -1,0 +1,167 @@
+"""Metrics that compare masks two by two: GED, HM-IoU and D_max, all from one matrix of overlaps a case.
+
+No pair is ever visited in Python. The intersections of all n samples and R readers are one matrix product of the masks
+with themselves, and only over the pixels that any of the masks touches: the others add nothing to any intersection or
+area, and in medical images they are most of the picture. Everything happens on the CPU, where the assignment of HM-IoU
+is solved anyway.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from scipy.optimize import linear_sum_assignment
+from torch import Tensor
+
+from berdiff.errors import InputError
+from berdiff.metrics.inputs import as_bytes, check, not_binary
+
+# Sums of 0 and 1 are exact in float32 up to here, in whatever order a matrix product adds them.
+EXACT_IN_FLOAT32 = 2**24
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """All overlaps of B cases and K targets. Index 0..n-1 of the last two axes are samples, the rest are readers."""
+
+    intersections: np.ndarray  # (B, K, n + R, n + R), pixels; the diagonal holds the areas
+    n: int
+    raters: np.ndarray  # (B,): how many of the R readers a case has
+
+    @classmethod
+    def of(cls, samples: Tensor, masks: Tensor, raters: Tensor | None = None) -> "Pairs":
+        """samples `(B, n, K, H, W)`, masks `(B, R, K, H, W)`, raters `(B,)` or None for R everywhere."""
+        raters = check(samples, masks, raters)
+        s, y = _flat(as_bytes(samples, "samples")), _flat(as_bytes(masks, "masks"))
+        (b, k, n, _), r = s.shape, y.shape[2]
+        intersections = np.empty((b, k, n + r, n + r))
+        for i in range(b):
+            for j in range(k):
+                intersections[i, j] = _overlaps(s[i, j], y[i, j])
+        return cls(intersections, n, raters.numpy())
+
+    @cached_property
+    def iou(self) -> np.ndarray:
+        """(B, K, n + R, n + R); two empty masks have IoU 1."""
+        area = np.diagonal(self.intersections, axis1=-2, axis2=-1)
+        union = area[..., :, None] + area[..., None, :] - self.intersections
+        return _ratio(self.intersections, union)
+
+    @cached_property
+    def _weight(self) -> np.ndarray:
+        """(B, R): 1 / readers for the readers of a case, 0 for the padding."""
+        most = self.intersections.shape[-1] - self.n
+        return (np.arange(most) < self.raters[:, None]) / self.raters[:, None]
+
+    def d_sy(self, first: int | None = None) -> np.ndarray:
+        """(B, K): mean distance 1 - IoU of a sample to a reader, over the first samples (None: all)."""
+        iou = self.iou[:, :, : self._first(first), self.n :].mean(-2)
+        return 1 - np.einsum("bkr,br->bk", iou, self._weight)
+
+    def d_ss(self, first: int | None = None) -> np.ndarray:
+        """(B, K): mean distance of two samples over ALL pairs, each with itself included."""
+        s = self._first(first)
+        return 1 - self.iou[:, :, :s, :s].mean((-2, -1))
+
+    @cached_property
+    def d_yy(self) -> np.ndarray:
+        """(B, K): mean distance of two readers over ALL pairs, each with itself included."""
+        iou = self.iou[:, :, self.n :, self.n :]
+        return 1 - np.einsum("bkqr,bq,br->bk", iou, self._weight, self._weight)
+
+    def ged(self, first: int | None = None) -> np.ndarray:
+        """(B, K): the squared GED over all pairs (V-statistic)."""
+        return 2 * self.d_sy(first) - self.d_ss(first) - self.d_yy
+
+    def ged_unbiased(self, first: int | None = None) -> np.ndarray:
+        """(B, K): GED with the samples' own term over distinct pairs; may be negative for one case."""
+        s = self._first(first)
+        if s < 2:
+            raise InputError("samples: expected at least 2 for the unbiased GED, found 1")
+        return 2 * self.d_sy(first) - self.d_ss(first) * s / (s - 1) - self.d_yy
+
+    def hm_iou(self, first: int | None = None) -> np.ndarray:
+        """(B, K): mean IoU of the best one-to-one matching, after repeating both sides to their lcm."""
+        s = self._first(first)
+        out = np.empty(self.intersections.shape[:2])
+        for r in np.unique(self.raters):
+            chosen = self.raters == r
+            out[chosen] = matched_iou(self.iou[chosen, :, :s, self.n : self.n + r])
+        return out
+
+    def d_max(self, first: int | None = None) -> np.ndarray:
+        """(B, K): each reader's best Dice among the samples, averaged over the readers."""
+        s = self._first(first)
+        area = np.diagonal(self.intersections, axis1=-2, axis2=-1)
+        total = area[..., :s, None] + area[..., None, self.n :]
+        dice = _ratio(2 * self.intersections[:, :, :s, self.n :], total)
+        return np.einsum("bkr,br->bk", dice.max(-2), self._weight)
+
+    def _first(self, first: int | None) -> int:
+        if first is not None and not 1 <= first <= self.n:
+            raise InputError(f"first: expected 1 to {self.n} samples, found {first}")
+        return self.n if first is None else first
+
+
+def matched_iou(iou: np.ndarray) -> np.ndarray:
+    """iou `(..., s, r)` -> `(...)`: the assignment is solved for each matrix, the rest is one array."""
+    *leading, s, r = iou.shape
+    side = math.lcm(s, r)
+    square = np.repeat(np.repeat(iou, side // s, axis=-2), side // r, axis=-1).reshape(-1, side, side)
+    columns = np.empty((len(square), side, 1), dtype=np.intp)
+    for i, matrix in enumerate(square):
+        columns[i, :, 0] = linear_sum_assignment(matrix, maximize=True)[1]
+    return np.take_along_axis(square, columns, -1).mean((-2, -1)).reshape(leading)
+
+
+def _flat(x: Tensor) -> np.ndarray:
+    """(B, m, K, H, W) -> (B, K, m, pixels), in words of 8 pixels where they divide by 8; a view where K = 1."""
+    b, m, k, h, w = x.shape
+    flat = np.ascontiguousarray(x.transpose(1, 2).reshape(b, k, m, h * w).numpy())
+    return flat.view(np.uint64) if (h * w) % 8 == 0 else flat
+
+
+def _overlaps(s: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The intersections of n + R masks `(n + R, n + R)` in pixels, from words `(n, words)` and `(R, words)`."""
+    touched_s, touched_y = np.bitwise_or.reduce(s, 0), np.bitwise_or.reduce(y, 0)
+    touched = np.bitwise_or(touched_s, touched_y)
+    if touched.view(np.uint8).max() > 1:
+        name, x = ("samples", s) if touched_s.view(np.uint8).max() > 1 else ("masks", y)
+        raise not_binary(torch.from_numpy(x.view(np.uint8)), name)
+    where = np.flatnonzero(touched)
+    both = np.empty((len(s) + len(y), len(where)), s.dtype)
+    np.take(s, where, 1, out=both[: len(s)], mode="clip")  # "clip" writes straight into `out`; no index is outside
+    np.take(y, where, 1, out=both[len(s) :], mode="clip")
+    pixels = both.view(np.uint8)
+    pixels = pixels.astype(np.float32 if pixels.shape[1] < EXACT_IN_FLOAT32 else np.float64)
+    return pixels @ pixels.T
+
+
+def _ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+    """part / whole, and 1 where both are 0: two empty masks agree."""
+    return np.divide(part, whole, out=np.ones_like(part), where=whole > 0)
+
+
+# --- plain functions -------------------------------------------------------------------------------------------------
+
+
+def ged(samples: Tensor, masks: Tensor, raters: Tensor | None = None) -> Tensor:
+    """Squared generalised energy distance with d = 1 - IoU, over all pairs: `(B, K)` float64 on the CPU."""
+    return torch.from_numpy(Pairs.of(samples, masks, raters).ged())
+
+
+def ged_unbiased(samples: Tensor, masks: Tensor, raters: Tensor | None = None) -> Tensor:
+    """GED with the samples' own term over distinct pairs; its expectation does not depend on n >= 2: `(B, K)`."""
+    return torch.from_numpy(Pairs.of(samples, masks, raters).ged_unbiased())
+
+
+def hm_iou(samples: Tensor, masks: Tensor, raters: Tensor | None = None) -> Tensor:
+    """Hungarian-matched IoU after repeating samples and readers to their least common multiple: `(B, K)`."""
+    return torch.from_numpy(Pairs.of(samples, masks, raters).hm_iou())
+
+
+def d_max(samples: Tensor, masks: Tensor, raters: Tensor | None = None) -> Tensor:
+    """Each reader's best Dice among the samples, averaged; grows with n, so compare at equal n only: `(B, K)`."""
+    return torch.from_numpy(Pairs.of(samples, masks, raters).d_max())

@@ -1,0 +1,128 @@
+"""Every metric against its slow, obvious loop, on random masks with empties, ragged readers and several targets."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from berdiff import metrics
+
+from . import loops
+
+PAIRWISE = [
+    (metrics.ged, loops.ged),
+    (metrics.d_max, loops.d_max),
+    (metrics.dice, loops.majority_dice),
+    (metrics.soft_dice, loops.soft_dice),
+    (metrics.ece, loops.ece),
+    (metrics.brier, loops.brier),
+    (metrics.nll, loops.nll),
+]
+
+
+def random_masks(rng, *shape, empty=0.3):
+    """Masks of random density; some are wholly empty."""
+    *leading, height, width = shape
+    density = rng.random((*leading, 1, 1)) * (rng.random((*leading, 1, 1)) > empty)
+    return torch.from_numpy((rng.random((*leading, height, width)) < density).astype(np.uint8))
+
+
+def by_loop(function, samples, masks, raters):
+    """Case by case and target by target."""
+    b, _, k = samples.shape[:3]
+    rows = [[function(list(samples[i, :, j]), list(masks[i, : raters[i], j])) for j in range(k)] for i in range(b)]
+    return np.array(rows, dtype=float)
+
+
+def agree(ours, theirs):
+    np.testing.assert_allclose(ours.numpy(), theirs, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("r", [1, 2, 3, 4, 5, 6, 7])
+@pytest.mark.parametrize("n", [1, 2, 3, 16, 32])
+def test_all_metrics_equal_their_loops(n, r):
+    rng = np.random.default_rng(100 * n + r)
+    samples, masks = random_masks(rng, 3, n, 1, 5, 7), random_masks(rng, 3, r, 1, 5, 7)
+    raters = [r] * 3
+    for ours, loop in PAIRWISE:
+        agree(ours(samples, masks), by_loop(loop, samples.numpy(), masks.numpy(), raters))
+    if n > 1:
+        expected = by_loop(loops.ged_unbiased, samples.numpy(), masks.numpy(), raters)
+        agree(metrics.ged_unbiased(samples, masks), expected)
+
+
+@pytest.mark.parametrize("size", [(8, 8), (5, 7), (16, 3)])
+def test_ragged_readers_and_several_targets(size):
+    rng = np.random.default_rng(1)
+    samples, masks = random_masks(rng, 6, 5, 3, *size), random_masks(rng, 6, 4, 3, *size)
+    raters = [1, 2, 3, 4, 2, 1]
+    for i, r in enumerate(raters):
+        masks[i, r:] = 0  # padding
+    for ours, loop in [*PAIRWISE, (metrics.ged_unbiased, loops.ged_unbiased), (metrics.hm_iou, loops.hm_iou_by_flow)]:
+        values = ours(samples, masks, torch.tensor(raters))
+        assert values.shape == (6, 3)
+        agree(values, by_loop(loop, samples.numpy(), masks.numpy(), raters))
+
+
+@pytest.mark.parametrize(("n", "r"), [(1, 1), (1, 4), (2, 3), (3, 2), (4, 2), (5, 1), (6, 3), (3, 6)])
+def test_hm_iou_is_the_best_of_all_matchings(n, r):
+    rng = np.random.default_rng(n + 10 * r)
+    samples, masks = random_masks(rng, 2, n, 1, 6, 6), random_masks(rng, 2, r, 1, 6, 6)
+    assert math.lcm(n, r) <= 6
+    expected = by_loop(loops.hm_iou_by_permutation, samples.numpy(), masks.numpy(), [r] * 2)
+    agree(metrics.hm_iou(samples, masks), expected)
+
+
+@pytest.mark.parametrize("r", [1, 2, 3, 4, 5, 6, 7])
+@pytest.mark.parametrize("n", [2, 7, 16, 31, 32])
+def test_hm_iou_is_the_best_transport_plan(n, r):
+    """Repeating both sides to their lcm and matching is the transport problem of uniform masses, solved otherwise."""
+    rng = np.random.default_rng(n + 100 * r)
+    samples, masks = random_masks(rng, 2, n, 1, 6, 8), random_masks(rng, 2, r, 1, 6, 8)
+    expected = by_loop(loops.hm_iou_by_flow, samples.numpy(), masks.numpy(), [r] * 2)
+    agree(metrics.hm_iou(samples, masks), expected)
+
+
+@pytest.mark.parametrize("empty", ["samples", "masks", "both"])
+def test_empty_masks(empty):
+    """Two empty masks agree wholly, an empty and a non-empty one not at all."""
+    shape = (1, 4, 1, 8, 8)
+    samples = torch.zeros(shape, dtype=torch.uint8) if empty != "masks" else torch.ones(shape, dtype=torch.uint8)
+    masks = torch.zeros(shape, dtype=torch.uint8) if empty != "samples" else torch.ones(shape, dtype=torch.uint8)
+    alike = float(empty == "both")
+    assert metrics.ged(samples, masks).item() == 2 * (1 - alike)
+    for metric in (metrics.hm_iou, metrics.dice, metrics.soft_dice, metrics.d_max):
+        assert metric(samples, masks).item() == alike
+
+
+def test_first_samples_are_nested_subsets():
+    rng = np.random.default_rng(2)
+    samples, masks = random_masks(rng, 3, 16, 2, 6, 6), random_masks(rng, 3, 4, 2, 6, 6)
+    pairs = metrics.Pairs.of(samples, masks)
+    for first in (2, 4, 8, 16):
+        part = samples[:, :first]
+        agree(metrics.ged(part, masks), pairs.ged(first))
+        agree(metrics.ged_unbiased(part, masks), pairs.ged_unbiased(first))
+        agree(metrics.hm_iou(part, masks), pairs.hm_iou(first))
+        agree(metrics.d_max(part, masks), pairs.d_max(first))
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.float32, torch.int64])
+def test_any_dtype_of_0_and_1(dtype):
+    rng = np.random.default_rng(3)
+    samples, masks = random_masks(rng, 2, 3, 1, 6, 6), random_masks(rng, 2, 4, 1, 6, 6)
+    for metric in (metrics.ged, metrics.hm_iou, metrics.dice, metrics.nll):
+        agree(metric(samples.to(dtype), masks.to(dtype)), metric(samples, masks).numpy())
+
+
+def test_overlaps_are_exact_beyond_float32(monkeypatch):
+    """Where a count could exceed what float32 holds, float64 is used: forced here by lowering the limit."""
+    from berdiff.metrics import pairs
+
+    rng = np.random.default_rng(4)
+    samples, masks = random_masks(rng, 2, 3, 1, 16, 16), random_masks(rng, 2, 4, 1, 16, 16)
+    usual = pairs.Pairs.of(samples, masks).intersections
+    monkeypatch.setattr(pairs, "EXACT_IN_FLOAT32", 1)
+    assert pairs._overlaps(samples[0, :, 0].flatten(1).numpy(), masks[0, :, 0].flatten(1).numpy()).dtype == np.float64
+    np.testing.assert_array_equal(pairs.Pairs.of(samples, masks).intersections, usual)
