@@ -1,0 +1,69 @@
+"""Read single cases from a sharded Zarr array, wherever fsspec reaches.
+
+The arrays are ordinary Zarr v3 and zarr opens them, but it reads a shard's index again for every case: 120 random
+slices/s on the machine this was written on, where reading the same bytes directly gives thousands. The layout, from
+the Zarr v3 sharding specification: a shard file holds the compressed chunks (here one case each), then a table of
+(offset, length) little-endian uint64 pairs, then its CRC-32C.
+"""
+
+from typing import Any
+
+import numpy as np
+from numcodecs import zstd
+
+from berdiff.errors import InputError
+
+_EMPTY = np.iinfo(np.uint64).max  # the offset of a chunk that holds only the fill value, 0
+
+
+def shard_path(array: str, shard: int, dimensions: int) -> str:
+    """Zarr's name for a shard: one index a dimension, and only the first dimension is cut."""
+    return "/".join([array, "c", str(shard), *["0"] * (dimensions - 1)])
+
+
+class ShardedArray:
+    """An array (N, ...) with one case a chunk and `shard` cases a file, compressed with Zstandard."""
+
+    def __init__(self, fs: Any, root: str, name: str, shape: tuple[int, ...], dtype: str, shard: int):
+        self.fs, self.root, self.name, self.shape, self.shard = fs, root, name, shape, shard
+        self.dtype = np.dtype(dtype).newbyteorder("<")
+        self._tables: dict[int, np.ndarray] = {}  # shard -> (shard, 2) offset and length: 16 bytes a case
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def read(self, indices: np.ndarray) -> np.ndarray:
+        """Cases at `indices`, in that order: (len(indices), ...)."""
+        out = np.zeros((len(indices), *self.shape[1:]), self.dtype)
+        places, paths, starts, ends = [], [], [], []
+        for place, index in enumerate(indices):
+            shard, within = divmod(int(index), self.shard)
+            offset, length = self._table(shard)[within]
+            if offset != _EMPTY:
+                places.append(place)
+                paths.append(self._path(shard))
+                starts.append(int(offset))
+                ends.append(int(offset + length))
+        try:
+            chunks = self.fs.cat_ranges(paths, starts, ends, on_error="raise")
+            for place, chunk in zip(places, chunks, strict=True):
+                zstd.decompress(chunk, out[place])
+        except (OSError, ValueError, RuntimeError) as error:
+            what = f"{self.root}/{self.name}"
+            raise InputError(f"{what}: expected whole shards, found a damaged one ({error})") from error
+        return out
+
+    def _path(self, shard: int) -> str:
+        return f"{self.root}/{shard_path(self.name, shard, len(self.shape))}"
+
+    def _table(self, shard: int) -> np.ndarray:
+        if shard not in self._tables:
+            path, nbytes = self._path(shard), 16 * self.shard + 4
+            try:
+                raw = self.fs.cat_file(path, start=-nbytes)
+            except (OSError, ValueError) as error:
+                raise InputError(f"{path}: expected a shard of the store, found none that can be read") from error
+            if len(raw) != nbytes:
+                raise InputError(f"{path}: expected a shard with an index of {nbytes} bytes, found {len(raw)}")
+            self._tables[shard] = np.frombuffer(raw[:-4], "<u8").reshape(self.shard, 2)
+        return self._tables[shard]

@@ -1,0 +1,132 @@
+"""The prepared store: a Zarr group of images and masks, a case table, and a manifest; read from any fsspec address.
+
+images/      (N, C, H, W)      uint8 or float32, one case a chunk, `shard` cases a file
+masks/       (N, R, K, H, W)   uint8 of 0 and 1; readers beyond a case's own count are zero
+cases.csv    the case table
+manifest.json
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import numpy as np
+
+from berdiff.data import manifest as manifests
+from berdiff.data import table as tables
+from berdiff.data.case import SPLITS
+from berdiff.data.manifest import Manifest
+from berdiff.data.shards import ShardedArray
+from berdiff.data.table import CaseTable
+from berdiff.errors import InputError
+
+
+class Store:
+    """A store opened for reading. It may be sent to other processes: each opens the files for itself."""
+
+    def __init__(self, address: str, manifest: Manifest, cases: CaseTable):
+        self.address, self.manifest, self.cases = address, manifest, cases
+        self._opened: tuple[int, ShardedArray, ShardedArray] | None = None
+
+    @classmethod
+    def open(cls, address: str | Path) -> "Store":
+        address = str(address)
+        fs, root = filesystem(address)
+        manifest = manifests.parse(_text(fs, root, manifests.NAME, address), address)
+        cases = tables.parse_table(_text(fs, root, tables.NAME, address), f"{address}/{tables.NAME}")
+        if len(cases) != manifest.cases:
+            raise InputError(f"{address}/{tables.NAME}: expected {manifest.cases} cases, found {len(cases)}")
+        return cls(address, manifest, cases)
+
+    def __len__(self) -> int:
+        return len(self.cases)
+
+    @property
+    def channels(self) -> tuple[str, ...]:
+        return tuple(self.manifest.channels)
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        return tuple(self.manifest.targets)
+
+    @property
+    def raters(self) -> int:
+        """The most readers any case has; `cases.raters` has the count of each."""
+        return self.manifest.raters
+
+    @property
+    def size(self) -> tuple[int, int]:
+        height, width = self.manifest.size
+        return height, width
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """To be shown wherever the data is."""
+        return tuple(self.manifest.notes)
+
+    def indices(self, split: str) -> np.ndarray:
+        """Where the cases of a split are; "all" means every case."""
+        if split == "all":
+            return np.arange(len(self))
+        if split not in SPLITS:
+            raise InputError(f"split: expected one of {', '.join(SPLITS)} or all, found {split!r}")
+        return np.flatnonzero(self.cases.split == split)
+
+    def read(self, indices: np.ndarray | list[int]) -> tuple[np.ndarray, np.ndarray]:
+        """images (N, C, H, W) float32 in [0, 1] and masks (N, R, K, H, W) uint8 of the cases at `indices`."""
+        images, masks = self.read_stored(indices)
+        if images.dtype == np.uint8:
+            images = images.astype(np.float32) / np.float32(255)
+        return images, masks
+
+    def read_stored(self, indices: np.ndarray | list[int]) -> tuple[np.ndarray, np.ndarray]:
+        """As `read`, but the images as they are stored: uint8 or float32."""
+        indices = np.asarray(indices, dtype=np.int64).reshape(-1)
+        if len(indices) and not (indices.min() >= 0 and indices.max() < len(self)):
+            raise IndexError(f"a case outside 0..{len(self) - 1}")
+        images, masks = self._arrays()
+        return images.read(indices), masks.read(indices)
+
+    def _arrays(self) -> tuple[ShardedArray, ShardedArray]:
+        """Opened once a process: file handles and network sessions do not survive a fork."""
+        if self._opened is None or self._opened[0] != os.getpid():
+            fs, root = filesystem(self.address)
+            m, shape = self.manifest, tuple(self.manifest.size)
+            images = ShardedArray(fs, root, "images", (len(self), len(m.channels), *shape), m.dtype, m.shard)
+            masks = ShardedArray(fs, root, "masks", (len(self), m.raters, len(m.targets), *shape), "uint8", m.shard)
+            self._opened = os.getpid(), images, masks
+        return self._opened[1:]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_opened": None}
+
+
+def filesystem(address: str) -> tuple[Any, str]:
+    """The file system of an address and the path on it. Never a shared instance: see `Store._arrays`."""
+    try:
+        return fsspec.core.url_to_fs(address, skip_instance_cache=True)
+    except (ValueError, ImportError) as error:
+        raise InputError(f"{address}: expected a folder or an address that fsspec knows ({error})") from error
+
+
+def _text(fs: Any, root: str, name: str, address: str) -> str:
+    try:
+        return fs.cat_file(f"{root}/{name}").decode("utf-8")
+    except OSError as error:
+        raise InputError(f"{address}: expected a prepared store, found no readable {name} in it") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{address}/{name}: expected UTF-8 text, found other bytes") from error
+
+
+def open_store(address: str | Path | None = None) -> Store:
+    """The store at `address`; None means the embedded one, LIDC's real readers over a simulated CT.
+
+    That is made on first use and kept in the folder BERDIFF_CACHE, or ~/.cache/berdiff.
+    """
+    if address is not None:
+        return Store.open(address)
+    from berdiff.data.prepare import prepare_embedded  # writing needs zarr; reading does not
+
+    cache = Path(os.environ.get("BERDIFF_CACHE") or Path.home() / ".cache" / "berdiff")
+    return Store.open(prepare_embedded(cache))
