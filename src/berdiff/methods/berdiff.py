@@ -1,6 +1,5 @@
 """BerDiff: a network, a schedule, the loss of algorithm 1 and the sampler of algorithm 2."""
 
-from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Literal
 
@@ -32,10 +31,10 @@ class BerDiff(nn.Module):
         posterior: Posterior = "soft",
         time_sampling: TimeSampling = "uniform",
         sampler: Sampler | None = None,
-        max_masks: int = 64,
+        masks_per_pass: int = 16,
     ) -> None:
-        """`posterior` is the form of eq. 7 in L_KL; `sampler` the default of `sample`; `max_masks` bounds its memory:
-        no more go through the network in one pass."""
+        """`posterior` is the form of eq. 7 in L_KL; `sampler` the default of `sample`; `masks_per_pass` bounds its
+        memory: no more go through the network at once."""
         super().__init__()
         if target not in ("noise", "mask"):
             raise ValueError(f"target: expected 'noise' or 'mask', found {target!r}")
@@ -47,8 +46,8 @@ class BerDiff(nn.Module):
             raise ValueError(
                 f"lambda_kl, lambda_bce: expected two weights >= 0, not both 0, found {lambda_kl} and {lambda_bce}"
             )
-        if max_masks < 1:
-            raise ValueError(f"max_masks: expected at least 1, found {max_masks}")
+        if masks_per_pass < 1:
+            raise ValueError(f"masks_per_pass: expected at least 1, found {masks_per_pass}")
         self.network = network
         self.schedule = schedule
         self.target: Target = target
@@ -56,7 +55,7 @@ class BerDiff(nn.Module):
         self.posterior: Posterior = posterior
         self.time_sampling: TimeSampling = time_sampling
         self.sampler = sampler or Sampler()
-        self.max_masks = max_masks
+        self.masks_per_pass = masks_per_pass
 
     # --- algorithm 1 -------------------------------------------------------------------------------------------------
 
@@ -104,28 +103,33 @@ class BerDiff(nn.Module):
     ) -> Tensor:
         """n masks an image: image `(B, C, H, W)` -> `(B, n, K, H, W)` uint8. Each image is encoded once.
 
-        With B * n generators, one a sample, a sample does not depend on the batch it is drawn in.
+        With B * n generators, one a sample, a sample does not depend on the batch it is drawn in. Convolutions round
+        differently for different batch sizes, so every pass then has the same shape: the last one is filled up.
         """
         if image.ndim != 4:
             raise ValueError(f"image: expected (B, C, H, W), found {tuple(image.shape)}")
         if n < 1:
             raise ValueError(f"n: expected at least 1 sample, found {n}")
         B = len(image)
-        if isinstance(generator, torch.Generator):
-            generator = spawn_generators(generator, B * n)
-        if len(generator) != B * n:
-            raise ValueError(f"generator: expected one, or one for each of {B} x {n} samples, found {len(generator)}")
+        same_shape = not isinstance(generator, torch.Generator)
+        generators = list(generator) if same_shape else spawn_generators(generator, B * n)
+        if len(generators) != B * n:
+            raise ValueError(f"generator: expected one, or one for each of {B} x {n} samples, found {len(generators)}")
+        images_at_once = max(1, self.masks_per_pass // n)
         rows = []
-        images_at_once = max(1, self.max_masks // n)
         for first in range(0, B, images_at_once):
             part = image[first : first + images_at_once]
-            generators = generator[first * n : (first + len(part)) * n]
-            rows.append(self._sample_encoded(part, n, generators, sampler or self.sampler, callback))
+            own = generators[first * n : (first + len(part)) * n]
+            missing = images_at_once - len(part) if same_shape else 0
+            part = torch.cat([part, part[:1].expand(missing, -1, -1, -1)])
+            masks = self._sample_encoded(part, n, own + _fillers(missing * n, image), sampler or self.sampler, callback)
+            rows.append(masks[: len(masks) - missing])
         return torch.cat(rows)
 
     def _sample_encoded(
-        self, image: Tensor, n: int, generators: Sequence[torch.Generator], sampler: Sampler, callback: Callback | None
+        self, image: Tensor, n: int, generators: list[torch.Generator], sampler: Sampler, callback: Callback | None
     ) -> Tensor:
+        """As `sample`, for images whose masks fit in few passes: they are encoded together, once."""
         B, _, H, W = image.shape
         K = self.network.targets
         features = self.network.encode(image)
@@ -135,15 +139,14 @@ class BerDiff(nn.Module):
             estimate = self.network.denoise(y_t, steps, features).float().sigmoid()
             return predict_y0(y_t, estimate) if self.target == "noise" else estimate
 
+        masks_at_once = min(n, self.masks_per_pass)  # of each image; more than one image only if all n fit
         parts = []
-        masks_at_once = max(1, self.max_masks // B)  # of each image
         for first in range(0, n, masks_at_once):
-            count = min(masks_at_once, n - first)
-            own = [generators[b * n + first + i] for b in range(B) for i in range(count)]
-            y_T = initial_noise((B, count, K, H, W), own, image)
-            y_0 = sample(self.schedule, sampler, predict, y_T, own, callback)
-            parts.append(y_0.to(torch.uint8))
-        return torch.cat(parts, 1)
+            own = generators if masks_at_once == n else generators[first : first + masks_at_once]
+            own = own + _fillers(B * masks_at_once - len(own), image)
+            y_T = initial_noise((B, masks_at_once, K, H, W), own, image)
+            parts.append(sample(self.schedule, sampler, predict, y_T, own, callback).to(torch.uint8))
+        return torch.cat(parts, 1)[:, :n]
 
     # --- save --------------------------------------------------------------------------------------------------------
 
@@ -160,6 +163,11 @@ class BerDiff(nn.Module):
             "time_sampling": self.time_sampling,
             "sampler": asdict(self.sampler),
         }
+
+
+def _fillers(count: int, image: Tensor) -> list[torch.Generator]:
+    """Generators for masks that only fill up a pass and are thrown away."""
+    return [torch.Generator(image.device) for _ in range(count)]
 
 
 def _check_shapes(image: Tensor, masks: Tensor) -> None:
