@@ -125,16 +125,17 @@ def _flat(x: Tensor) -> np.ndarray:
 
 def _overlaps(s: np.ndarray, y: np.ndarray) -> np.ndarray:
     """The intersections of n + R masks `(n + R, n + R)` in pixels, from words `(n, words)` and `(R, words)`."""
-    touched_s, touched_y = np.bitwise_or.reduce(s, 0), np.bitwise_or.reduce(y, 0)
-    touched = np.bitwise_or(touched_s, touched_y)
-    if touched.view(np.uint8).max() > 1:
-        name, x = ("samples", s) if touched_s.view(np.uint8).max() > 1 else ("masks", y)
-        raise not_binary(torch.from_numpy(x.view(np.uint8)), name)
-    where = np.flatnonzero(touched)
+    touched = np.bitwise_or.reduce(s, 0)
+    np.bitwise_or(touched, np.bitwise_or.reduce(y, 0), out=touched)
+    where = (touched != 0).nonzero()[0]
     both = np.empty((len(s) + len(y), len(where)), s.dtype)
     np.take(s, where, 1, out=both[: len(s)], mode="clip")  # "clip" writes straight into `out`; no index is outside
     np.take(y, where, 1, out=both[len(s) :], mode="clip")
     pixels = both.view(np.uint8)
+    # bits of several masks joined: above 1 if any of them is
+    if len(where) and touched[where].view(np.uint8).max() > 1:
+        name, x = ("samples", s) if pixels[: len(s)].max() > 1 else ("masks", y)
+        raise not_binary(torch.from_numpy(x.view(np.uint8)), name)
     pixels = pixels.astype(np.float32 if pixels.shape[1] < EXACT_IN_FLOAT32 else np.float64)
     return pixels @ pixels.T
 
