@@ -54,6 +54,11 @@ def shape_of(path: str | Path, ndim: int = 3) -> tuple[int, ...]:
     return (*shape[3:], *reversed(upright))
 
 
+def stored_shape(path: str | Path) -> tuple[int, ...]:
+    """The shape in the header, as stored."""
+    return tuple(_open(Path(path)).shape)
+
+
 def read_volume(path: str | Path, ndim: int = 3) -> Volume:
     """A 3D file as (Z, H, W), or with `ndim` 4 a file of several channels as (C, Z, H, W)."""
     path = Path(path)

@@ -9,7 +9,8 @@ What the paper leaves open, and what is done here:
 - Intensities: the 1 % tails are those of the brain (voxels other than 0) of one sequence of one scan. Public 2D slices
   of this pipeline have about 1 % of their brain pixels at 1, not the 6 % that tails of the whole array would give.
 - Slices without tumour: the paper's 55,174 training slices are 49 for each of 1,126 patients, so none was left out;
-  its 3,991 test slices of 125 patients are 32 each, so most likely those without tumour were. `--keep-empty` decides.
+  its 3,991 test slices of 125 patients are 32 each, so most likely those without tumour were. The default keeps all,
+  as no test slice should be chosen by its answer; `--split paper --keep-empty train` gives what the paper counts.
 """
 
 from collections.abc import Iterator
@@ -22,6 +23,8 @@ import numpy as np
 from berdiff.data.case import Case, Reading
 from berdiff.data.fitting import Fit, fit_image, fit_labels, fit_spacing
 from berdiff.data.sources.brats_layouts import SEQUENCES, FoundCase, SlicesCase, find_cases
+from berdiff.data.sources.case_list import Listed, read_case_list
+from berdiff.data.split import split_patients
 from berdiff.errors import InputError
 
 Sequence = Literal["t1", "t1ce", "t2", "flair"]
@@ -46,8 +49,13 @@ class Options:
     """How to get there: resize as the paper says (masks: nearest pixel), or crop the centre as public code does."""
     tails: float = 1.0
     """Percent of the brain's intensities to clip at each end before scaling a scan to [0, 1]."""
-    keep_empty: Literal["all", "none"] = "all"
-    """Slices without tumour: keep all of them or none."""
+    keep_empty: Literal["all", "train", "none"] = "all"
+    """Slices without tumour: keep all, only those for training (as in the paper, most likely), or none."""
+    split: Literal["own", "paper"] = "own"
+    """The split that --table or folders such as training and testing bring, if any; or one of the paper's sizes, a
+    tenth of the patients (125 of 1,251) for test and the rest for training."""
+    table: Path | None = None
+    """A CSV file with the columns case, patient and perhaps split. Without it, each case is a patient."""
 
 
 def read(path: str | Path, options: Options) -> Reading:
@@ -55,6 +63,7 @@ def read(path: str | Path, options: Options) -> Reading:
     root = Path(path)
     _check(options)
     found, notes = find_cases(root, options.sequences)
+    listed = _listed(found, options)
     kept = {case.name: _kept(case, options) for case in found}
     total = sum(map(len, kept.values()))
     if not total:
@@ -68,7 +77,7 @@ def read(path: str | Path, options: Options) -> Reading:
         size=options.size,
         dtype="float32",
         total=total if options.keep_empty == "all" else None,
-        cases=_cases(found, kept, options),
+        cases=_cases(found, listed, kept, options),
         notes=(*notes, f"slices without tumour kept: {options.keep_empty}"),
     )
 
@@ -84,14 +93,34 @@ def _check(options: Options) -> None:
         raise InputError(f"--tails: expected a percentage from 0 to below 50, found {options.tails:g}")
 
 
+def _listed(found: list[FoundCase], options: Options) -> dict[str, Listed]:
+    """Patient and split of every case."""
+    listed = {case.name: Listed(case.name, case.split) for case in found}
+    if options.table is not None:
+        listed = read_case_list(options.table, listed)
+    if options.split == "paper":
+        splits = split_patients((of.patient for of in listed.values()), seed=0, val=0.0, test=0.1)
+        listed = {name: Listed(of.patient, splits[of.patient]) for name, of in listed.items()}
+    if options.keep_empty == "train" and not all(of.split for of in listed.values()):
+        raise InputError(
+            "--keep-empty train: expected a split to go by (--split paper, a --table with splits, or folders called "
+            "training and testing), found none"
+        )
+    return listed
+
+
 def _kept(case: FoundCase, options: Options) -> list[int]:
     """Places of the slices to keep, in the case's own list of slices."""
     return [place for place, number in enumerate(case.numbers) if options.bottom <= number < case.depth - options.top]
 
 
-def _cases(found: list[FoundCase], kept: dict[str, list[int]], options: Options) -> Iterator[Case]:
+def _cases(
+    found: list[FoundCase], listed: dict[str, Listed], kept: dict[str, list[int]], options: Options
+) -> Iterator[Case]:
     """One scan in memory at a time."""
     for case in found:
+        patient, split = listed[case.name].patient, listed[case.name].split
+        keep_empty = options.keep_empty == "all" or (options.keep_empty == "train" and split == "train")
         if not kept[case.name]:
             continue
         scan = case.load(options.sequences)
@@ -102,7 +131,7 @@ def _cases(found: list[FoundCase], kept: dict[str, list[int]], options: Options)
         ]
         for place in kept[case.name]:
             labels = scan.labels[place]
-            if options.keep_empty == "none" and not labels.any():
+            if not keep_empty and not labels.any():
                 continue
             if options.targets == "whole":
                 masks = (labels > 0)[None].astype(np.uint8)
@@ -111,13 +140,13 @@ def _cases(found: list[FoundCase], kept: dict[str, list[int]], options: Options)
             image = np.stack([scaled(plane[place], *of) for plane, of in zip(scan.images, limits, strict=True)])
             yield Case(
                 name=f"{case.name}_{case.numbers[place]:03d}",
-                patient=case.name,
+                patient=patient,
                 image=fit_image(image, options.size, options.fit),
                 masks=fit_labels(masks, options.size, options.fit)[None],
                 volume=case.name,
                 spacing=fit_spacing(scan.spacing, (old[0], old[1]), options.size, options.fit),
                 source=case.source,
-                split=case.split,
+                split=split,
             )
 
 
