@@ -34,3 +34,4 @@ class Reading:
     total: int | None  # how many cases will come, if known (for the progress bar)
     cases: Iterator[Case]
     notes: tuple[str, ...] = field(default=())  # shown wherever the data is, e.g. "real readers, simulated CT"
+    patients_known: bool = True  # False: every case is its own "patient", and only the source's own split can be used

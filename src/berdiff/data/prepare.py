@@ -52,6 +52,8 @@ def prepare(
         if out.exists():
             raise InputError(f"{out}: expected a new store, found something there already; remove it first")
         reading: Reading = module.read(path, options)
+        if resplit and not reading.patients_known:
+            raise InputError(f"--resplit: expected a source that names patients, found none in {path}")
         with whole_folder(out) as folder:
             rows, by_source = _write_arrays(folder, reading, str(path or source), progress)
             if resplit or not by_source:
