@@ -9,6 +9,10 @@ from berdiff.errors import InputError
 # name -> what it is for; the module is berdiff.cli.<name>, which offers command(argv). Nothing is imported before it is
 # asked for, so `berdiff --help` answers at once.
 COMMANDS = {
+    "data": "bring data into a prepared store, check it and look at it",
+    "train": "train a model, or go on with a run",
+    "runs": "list the runs in a folder",
+    "plot": "draw the curves of runs",
     "figure": "draw a figure of the paper",
 }
 
