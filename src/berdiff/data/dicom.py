@@ -5,7 +5,6 @@ files is sorted and checked by headers, and only the slices that are wanted are 
 """
 
 import math
-import os
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ import numpy as np
 import pydicom
 from pydicom.errors import InvalidDicomError
 
+from berdiff.data.paths import files_under
 from berdiff.errors import InputError
 
 SUFFIXES = (".dcm", ".dicom", ".ima")
@@ -184,14 +184,11 @@ def dicom_files(folder: str | Path) -> Iterator[Path]:
     A file is taken for its suffix, or, without one, for the letters DICM at byte 128; an index file (DICOMDIR), XML,
     text and the like are left alone. A file with a DICOM suffix that is no DICOM is so found, and told, on reading.
     """
-    for parent, folders, names in os.walk(folder):
-        folders.sort()
-        for name in sorted(names):
-            path = Path(parent, name)
-            if path.suffix.lower() in SUFFIXES or (
-                name != "DICOMDIR" and not path.suffix[1:].isalpha() and _has_magic(path)
-            ):
-                yield path
+    for path in files_under(Path(folder)):
+        plain = path.suffix.lower() not in SUFFIXES
+        if plain and (path.name == "DICOMDIR" or path.suffix[1:].isalpha() or not _has_magic(path)):
+            continue
+        yield path
 
 
 def headers_by_series(folder: str | Path) -> dict[str, list[SliceHeader]]:
