@@ -14,7 +14,7 @@ def fit_image(image: np.ndarray, size: tuple[int, int], how: Fit) -> np.ndarray:
         return image
     if how == "crop":
         return centre(image, size)
-    floats = np.stack([_resized(channel.astype(np.float32), size, Image.Resampling.BILINEAR) for channel in image])
+    floats = np.stack([_resized(channel.astype(np.float32), size) for channel in image])
     return floats if image.dtype.kind == "f" else np.rint(floats).astype(image.dtype)
 
 
@@ -24,9 +24,8 @@ def fit_labels(labels: np.ndarray, size: tuple[int, int], how: Fit) -> np.ndarra
         return labels
     if how == "crop":
         return centre(labels, size)
-    planes = labels.reshape(-1, *labels.shape[-2:])
-    resized = np.stack([_resized(plane, size, Image.Resampling.NEAREST) for plane in planes])
-    return resized.reshape(*labels.shape[:-2], *size)
+    rows, columns = (_nearest(old, new) for old, new in zip(labels.shape[-2:], size, strict=True))
+    return labels[..., rows[:, None], columns]
 
 
 def fit_spacing(
@@ -53,5 +52,10 @@ def centre(array: np.ndarray, size: tuple[int, int]) -> np.ndarray:
     return array
 
 
-def _resized(plane: np.ndarray, size: tuple[int, int], filter: Image.Resampling) -> np.ndarray:
-    return np.asarray(Image.fromarray(plane).resize((size[1], size[0]), filter))
+def _resized(plane: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    return np.asarray(Image.fromarray(plane).resize((size[1], size[0]), Image.Resampling.BILINEAR))
+
+
+def _nearest(old: int, new: int) -> np.ndarray:
+    """For each of `new` pixels the old one in which its centre lies: floor((i + 1/2) old / new), in whole numbers."""
+    return (2 * np.arange(new) + 1) * old // (2 * new)

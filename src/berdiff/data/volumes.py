@@ -17,7 +17,7 @@ from nibabel.filebasedimages import ImageFileError
 from nibabel.orientations import apply_orientation, axcodes2ornt, inv_ornt_aff, io_orientation, ornt_transform
 from nibabel.spatialimages import HeaderDataError
 
-from berdiff.data.dicom import read_series
+from berdiff.data.dicom import headers_by_series, read_series
 from berdiff.errors import InputError
 
 SUFFIXES = (".nii", ".nii.gz")
@@ -47,11 +47,18 @@ def shape_of(path: str | Path, ndim: int = 3) -> tuple[int, ...]:
     """The shape `read_volume` will give, from the header alone, so that all files can be checked first."""
     path = Path(path)
     image = _open(path)
-    shape = _stored_shape(path, image, ndim)
-    turn = _turn_upright(path, np.asarray(image.affine, float))
-    # turn[:, 0] says to which of (column, row, slice) each stored axis goes
-    upright = [size for _, size in sorted(zip(turn[:, 0], shape[:3], strict=True))]
-    return (*shape[3:], *reversed(upright))
+    return _upright_shape(path, _stored_shape(path, image, ndim), np.asarray(image.affine, float))
+
+
+def shape_of_dicom(folder: str | Path) -> tuple[int, ...]:
+    """The shape `read_dicom` will give, from the headers alone."""
+    headers = next(iter(headers_by_series(folder).values()))
+    first = headers[0]
+    if first.orientation is None:
+        raise InputError(f"{first.path}: expected the DICOM tag ImageOrientationPatient, found none")
+    across, down = np.reshape(first.orientation, (2, 3))
+    affine = _dicom_affine(across, down, np.cross(across, down), np.zeros(3))
+    return _upright_shape(Path(folder), (first.shape[1], first.shape[0], len(headers)), affine)
 
 
 def stored_shape(path: str | Path) -> tuple[int, ...]:
@@ -76,9 +83,7 @@ def read_dicom(folder: str | Path) -> Volume:
     step = (
         normal / (len(series.hu) - 1) if len(series.hu) > 1 else np.cross(across, down) * np.nan_to_num(between, nan=1)
     )
-    affine = np.eye(4)
-    affine[:3] = np.stack([across * column, down * row, step, series.positions[0]], axis=1)
-    affine[:2] *= -1  # DICOM counts millimetres to the left and the back, NIfTI to the right and the front
+    affine = _dicom_affine(across * column, down * row, step, series.positions[0])
     return upright(Path(folder), series.hu.T, affine)
 
 
@@ -153,6 +158,21 @@ def _turn_upright(path: Path, affine: np.ndarray) -> np.ndarray:
     if not np.isfinite(affine).all() or abs(np.linalg.det(affine[:3, :3])) < 1e-12:
         raise InputError(f"{path}: expected an affine that places the voxels in space, found {affine[:3].tolist()}")
     return ornt_transform(io_orientation(affine), axcodes2ornt("LPS"))
+
+
+def _upright_shape(path: Path, shape: tuple[int, ...], affine: np.ndarray) -> tuple[int, ...]:
+    """The shape of (column, row, slice[, channel]) in any stored order, once turned upright and reversed."""
+    axes = _turn_upright(path, affine)[:, 0]  # to which of column, row, slice each stored axis goes
+    turned = [size for _, size in sorted(zip(axes, shape[:3], strict=True))]
+    return (*shape[3:], *reversed(turned))
+
+
+def _dicom_affine(column: np.ndarray, row: np.ndarray, step: np.ndarray, origin: np.ndarray) -> np.ndarray:
+    """(column, row, slice) -> millimetres as NIfTI counts them: right and front, where DICOM has left and back."""
+    affine = np.eye(4)
+    affine[:3] = np.stack([column, row, step, origin], axis=1)
+    affine[:2] *= -1
+    return affine
 
 
 def _values(path: Path, image: Any) -> np.ndarray:

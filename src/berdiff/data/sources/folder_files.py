@@ -49,8 +49,8 @@ def outline(path: Path) -> Outline:
     """Shape and type of an image by its header."""
     suffix = path.suffix.lower()
     if path.is_dir():
-        headers = next(iter(dicom.headers_by_series(path).values()))
-        return Outline(len(headers), headers[0].shape, 1, False)
+        depth, height, width = volumes.shape_of_dicom(path)
+        return Outline(depth, (height, width), 1, False)
     if is_nifti(path):
         if _planar(path):
             height, width = volumes.stored_shape(path)

@@ -1,0 +1,190 @@
+"""NIfTI and DICOM volumes: any stored order comes back upright, and each defect is one sentence that names it."""
+
+import gzip
+import itertools
+
+import nibabel
+import numpy as np
+import pytest
+from dicom_writer import write_slice
+
+from berdiff.data.volumes import (
+    check_same_place,
+    read_dicom,
+    read_plane,
+    read_volume,
+    shape_of,
+    shape_of_dicom,
+    stored_shape,
+    whole_labels,
+)
+from berdiff.errors import InputError
+
+UPRIGHT = np.arange(3 * 4 * 5, dtype=np.int16).reshape(3, 4, 5)  # (slice, row, column)
+
+
+def save(path, array, affine=None):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    nibabel.save(nibabel.Nifti1Image(array, np.diag([-1.0, -1, 1, 1]) if affine is None else affine), path)
+    return path
+
+
+@pytest.mark.parametrize("axes", itertools.permutations("xyz"))
+@pytest.mark.parametrize("signs", [(1, 1, 1), (-1, 1, 1), (1, -1, -1), (-1, -1, -1)])
+def test_every_stored_orientation_gives_the_same_upright_voxels(tmp_path, axes, signs):
+    """By hand: voxel (z, y, x) lies x left of, y behind, z above the origin, in steps of 1.5, 2 and 3 mm."""
+    step = {"x": (-1.5, 0, 0), "y": (0, -2.0, 0), "z": (0, 0, 3.0)}  # in right, front, up
+    stored = UPRIGHT.transpose(*("zyx".index(axis) for axis in axes))
+    affine = np.eye(4)
+    for place, (axis, sign) in enumerate(zip(axes, signs, strict=True)):
+        affine[:3, place] = np.multiply(step[axis], sign)
+        if sign < 0:
+            stored = np.flip(stored, place)
+            affine[:3, 3] += np.multiply(step[axis], stored.shape[place] - 1)
+    path = save(tmp_path / "v.nii.gz", np.ascontiguousarray(stored), affine)
+    volume = read_volume(path)
+    np.testing.assert_array_equal(volume.voxels, UPRIGHT)
+    assert volume.spacing == pytest.approx((2.0, 1.5))
+    np.testing.assert_allclose(volume.affine @ [1, 1, 1, 1], [-1.5, -2, 3, 1])
+    assert shape_of(path) == UPRIGHT.shape
+
+
+def test_four_dimensions_become_channels_first(tmp_path):
+    stored = np.stack([UPRIGHT.T, 10 * UPRIGHT.T], axis=-1)
+    path = save(tmp_path / "v.nii", stored)
+    np.testing.assert_array_equal(read_volume(path, ndim=4).voxels, [UPRIGHT, 10 * UPRIGHT])
+    assert shape_of(path, ndim=4) == (2, 3, 4, 5)
+    with pytest.raises(InputError, match=r"v\.nii: expected 3 dimensions, found the shape 5x4x3x2"):
+        read_volume(path)
+
+
+def test_a_plane_keeps_rows_first(tmp_path):
+    path = save(tmp_path / "p.nii.gz", UPRIGHT[0])
+    np.testing.assert_array_equal(read_plane(path), UPRIGHT[0])
+    assert stored_shape(path) == (4, 5)
+    with pytest.raises(InputError, match="expected 2 dimensions, found the shape 5x4x3"):
+        read_plane(save(tmp_path / "v.nii", UPRIGHT.T))
+
+
+def test_scaled_values_come_as_float32(tmp_path):
+    image = nibabel.Nifti1Image(UPRIGHT.T, np.eye(4))
+    image.header.set_slope_inter(0.5, -1)
+    nibabel.save(image, tmp_path / "v.nii")
+    expected = nibabel.load(tmp_path / "v.nii").get_fdata()
+    volume = read_volume(tmp_path / "v.nii")
+    assert volume.voxels.dtype == np.float32
+    np.testing.assert_allclose(np.sort(volume.voxels.ravel()), np.sort(expected.ravel()), rtol=1e-6)
+
+
+@pytest.mark.parametrize("orientation", [[1, 0, 0, 0, 1, 0], [0, 1, 0, 0, 0, -1], [1, 0, 0, 0, 0, -1]])
+def test_a_dicom_series_lies_where_its_tags_say(tmp_path, orientation):
+    """Each voxel holds a number of its own; its place by the DICOM formula must be its place by the affine."""
+    across, down = np.reshape(orientation, (2, 3))
+    normal = np.cross(across, down)
+    where = {}
+    for i in (2, 0, 1):
+        stored = np.arange(20).reshape(4, 5) + 100 * i
+        position = np.array([-100.0, -120.0, 30.0]) + 2.5 * i * normal
+        write_slice(
+            tmp_path / f"{i}.dcm",
+            stored + 1024,
+            spacing=(0.5, 0.75),
+            ImagePositionPatient=position.tolist(),
+            ImageOrientationPatient=orientation,
+        )
+        for row, column in itertools.product(range(4), range(5)):
+            where[stored[row, column]] = (
+                position + 0.75 * column * across + 0.5 * row * down
+            )  # DICOM part 3, C.7.6.2.1.1
+    volume = read_dicom(tmp_path)
+    assert shape_of_dicom(tmp_path) == volume.voxels.shape
+    for z, y, x in np.ndindex(volume.voxels.shape):
+        left_back_up = where[int(volume.voxels[z, y, x])]
+        np.testing.assert_allclose((volume.affine @ [x, y, z, 1])[:3], left_back_up * [-1, -1, 1], atol=1e-9)
+    assert (np.diag(volume.affine)[:3] * [-1, -1, 1] > 0).all()  # left, back, up
+
+
+def test_one_slice_is_a_volume_of_one(tmp_path):
+    write_slice(tmp_path / "a.dcm", np.zeros((4, 5)))
+    assert read_dicom(tmp_path).voxels.shape == (1, 4, 5)
+
+
+def test_volumes_elsewhere_are_refused(tmp_path):
+    here = read_volume(save(tmp_path / "a.nii", UPRIGHT.T))
+    moved = np.diag([-1.0, -1, 1, 1])
+    moved[0, 3] = 0.4
+    check_same_place(here, read_volume(save(tmp_path / "near.nii", UPRIGHT.T, moved)))
+    moved[0, 3] = 7
+    with pytest.raises(
+        InputError, match=r"far\.nii: expected the same place in space as a\.nii, found it up to 7 mm away"
+    ):
+        check_same_place(here, read_volume(save(tmp_path / "far.nii", UPRIGHT.T, moved)))
+    with pytest.raises(InputError, match=r"small\.nii: expected 3x4x5 .* like a\.nii, found 2x4x5"):
+        check_same_place(here, read_volume(save(tmp_path / "small.nii", UPRIGHT[:2].T)))
+    # the corner far from the origin tells of another voxel size
+    with pytest.raises(InputError, match="same place"):
+        check_same_place(here, read_volume(save(tmp_path / "wide.nii", UPRIGHT.T, np.diag([-1.3, -1, 1, 1]))))
+
+
+def test_labels_must_be_the_declared_ones(tmp_path):
+    labels = np.array([[0.0, 4.0], [2.0, 0.0]])
+    found = whole_labels(labels, (0, 1, 2, 4), tmp_path)
+    assert found.dtype == np.uint8
+    np.testing.assert_array_equal(found, labels)
+    for wrong in (3, 0.5, -1):
+        with pytest.raises(InputError, match="expected the labels 0, 1, 2, 4, found"):
+            whole_labels(np.array([0, wrong]), (0, 1, 2, 4), tmp_path)
+
+
+def _cut(path):
+    path.write_bytes(path.read_bytes()[: path.stat().st_size * 2 // 3])
+
+
+def _no_header(path):
+    path.write_bytes(path.read_bytes()[:100])
+
+
+def _foreign(path):
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(500))
+
+
+def _empty(path):
+    path.write_bytes(b"")
+
+
+@pytest.mark.parametrize("damage", [_cut, _no_header, _foreign, _empty])
+@pytest.mark.parametrize("suffix", [".nii", ".nii.gz"])
+def test_damaged_and_foreign_files_are_named(tmp_path, damage, suffix):
+    path = save(tmp_path / f"v{suffix}", np.random.default_rng(0).integers(0, 999, (20, 20, 20), np.int16))
+    damage(path)
+    with pytest.raises(InputError, match=r"v\.nii.*: expected a (whole )?NIfTI file, found") as error:
+        read_volume(path)
+    assert "\n" not in str(error.value)
+
+
+def test_text_in_gzip_is_no_nifti(tmp_path):
+    (tmp_path / "v.nii.gz").write_bytes(gzip.compress(b"hello " * 200))
+    with pytest.raises(InputError, match="found a damaged or foreign one"):
+        read_volume(tmp_path / "v.nii.gz")
+
+
+def test_other_bad_files(tmp_path):
+    with pytest.raises(InputError, match="found no such file"):
+        read_volume(tmp_path / "none.nii")
+    nan = UPRIGHT.T.astype(np.float32)
+    nan[0, 0, 0] = np.nan
+    with pytest.raises(InputError, match=r"nan\.nii: expected finite values, found NaN or infinity"):
+        read_volume(save(tmp_path / "nan.nii", nan))
+    with pytest.raises(InputError, match="expected one number a voxel, found complex64"):
+        read_volume(save(tmp_path / "complex.nii", UPRIGHT.T.astype(np.complex64)))
+    header = save(tmp_path / "huge.nii", UPRIGHT.T).read_bytes()
+    huge = bytearray(header)
+    huge[40:56] = np.array([3, 32767, 32767, 32767, 1, 1, 1, 1], "<i2").tobytes()
+    (tmp_path / "huge.nii").write_bytes(huge)
+    with pytest.raises(InputError, match="found the shape 32767x32767x32767"):
+        read_volume(tmp_path / "huge.nii")
+    flat = bytearray(header)
+    flat[280:328] = bytes(48)  # the three rows of the sform
+    (tmp_path / "flat.nii").write_bytes(flat)
+    with pytest.raises(InputError, match="expected an affine that places the voxels in space"):
+        read_volume(tmp_path / "flat.nii")
