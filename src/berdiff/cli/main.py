@@ -13,6 +13,8 @@ COMMANDS = {
     "train": "train a model, or go on with a run",
     "runs": "list the runs in a folder",
     "plot": "draw the curves of runs",
+    "evaluate": "score a model on a split: GED, HM-IoU, Dice, calibration",
+    "compare": "paired differences between evaluations",
     "figure": "draw a figure of the paper",
 }
 
