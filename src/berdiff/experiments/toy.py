@@ -1,0 +1,150 @@
+"""The paper's 1D toy (appendix, "Toy example"): p(y = 1 | x) learnt by Bernoulli and by Gaussian diffusion.
+
+Both kernels get the same 4-layer MLP, schedule, learning rate, number of steps and data. The seeds are trained side by
+side, as one batched MLP: one tensor operation instead of a loop over seeds.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+from berdiff.diffusion import bernoulli, gaussian
+from berdiff.diffusion.losses import total_loss
+from berdiff.diffusion.sampling import Sampler, initial_noise, sample
+from berdiff.diffusion.schedule import linear
+
+
+def smooth(x: Tensor) -> Tensor:
+    """One period and a half of a sine: every probability between 0.05 and 0.95 occurs."""
+    return 0.5 + 0.45 * torch.sin(3 * math.pi * x)
+
+
+def jumps(x: Tensor) -> Tensor:
+    """Five plateaus with jumps between them, certain regions included."""
+    levels = torch.tensor([0.1, 0.8, 0.0, 0.5, 1.0], dtype=x.dtype)
+    return levels[(x * len(levels)).long().clamp(max=len(levels) - 1)]
+
+
+FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {"smooth": smooth, "jumps": jumps}
+KERNELS = ("bernoulli", "gaussian")
+
+
+@dataclass(frozen=True)
+class ToyConfig:
+    """The paper's: 4 layers, learning rate 1e-3, 1000 points x 100 samples; it leaves the rest open."""
+
+    seeds: int = 5
+    checkpoints: tuple[int, ...] = (100, 200, 400, 800, 1600, 3200)  # iterations after which the MSE is taken
+    batch: int = 256
+    lr: float = 1e-3
+    width: int = 64
+    T: int = 1000
+    steps: int = 10
+    points: int = 1000
+    samples: int = 100
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """One kernel on one function."""
+
+    function: str
+    kernel: str
+    iterations: tuple[int, ...]
+    mse: Tensor  # (len(iterations), seeds)
+    probability: Tensor  # (seeds, points): the last estimate of p(y = 1 | x)
+
+
+class SeedsMLP(nn.Module):
+    """S independent 4-layer MLPs as one: inputs `(S, M)` each of y_t, x, and one t or `(S, M)` of them -> `(S, M)`."""
+
+    FREQUENCIES = 4
+
+    def __init__(self, seeds: int, width: int, T: int, generator: torch.Generator) -> None:
+        super().__init__()
+        self.T = T
+        sizes = [2 + 2 * self.FREQUENCIES, width, width, width, 1]
+        self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
+        for fan_in, fan_out in pairwise(sizes):
+            bound = fan_in**-0.5  # the default of nn.Linear
+            draw = torch.rand(seeds, fan_in + 1, fan_out, generator=generator) * 2 * bound - bound
+            self.weights.append(nn.Parameter(draw[:, :-1].clone()))
+            self.biases.append(nn.Parameter(draw[:, -1:].clone()))
+
+    def forward(self, y_t: Tensor, t: Tensor | int, x: Tensor) -> Tensor:
+        u = torch.as_tensor(t).expand(y_t.shape).to(y_t.dtype) / self.T * math.pi
+        waves = [wave(u * 2**k) for k in range(self.FREQUENCIES) for wave in (torch.sin, torch.cos)]
+        h = torch.stack([2 * y_t - 1, 2 * x - 1, *waves], -1)
+        for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+            h = torch.baddbmm(bias, h if layer == 0 else nn.functional.silu(h), weight)
+        return h.squeeze(-1)
+
+
+def run_toy(config: ToyConfig, progress: Callable[[int, int], None] = lambda done, total: None) -> list[Curve]:
+    """All curves of the figure; `progress` is told (done, total) iterations."""
+    jobs = [(name, kernel) for name in FUNCTIONS for kernel in KERNELS]
+    length = config.checkpoints[-1]
+    return [
+        _train(config, name, kernel, lambda done, k=k: progress(k * length + done, len(jobs) * length))
+        for k, (name, kernel) in enumerate(jobs)
+    ]
+
+
+def _train(config: ToyConfig, name: str, kernel: str, progress: Callable[[int], None]) -> Curve:
+    p = FUNCTIONS[name]
+    schedule = linear(config.T)
+    generator = torch.Generator().manual_seed(0)  # data and initial weights are the same for both kernels
+    net = SeedsMLP(config.seeds, config.width, config.T, generator)
+    optimizer = torch.optim.Adam(net.parameters(), config.lr)
+    shape = (config.seeds, config.batch)
+    mse, estimate = [], torch.empty(0)
+    for iteration in range(1, config.checkpoints[-1] + 1):
+        x = torch.rand(shape, generator=generator)
+        y0 = bernoulli.draw(p(x), generator)
+        t = torch.randint(1, config.T + 1, shape, generator=generator)
+        if kernel == "bernoulli":
+            y_t, eps = bernoulli.q_sample(schedule, y0, t, generator)
+            loss = total_loss(schedule, net(y_t, t, x), y0, y_t, eps, t)["loss"]
+        else:
+            y_t, eps = gaussian.q_sample(schedule, gaussian.to_signal(y0), t, generator)
+            loss = (net((y_t + 1) / 2, t, x) - eps).square().mean()
+        optimizer.zero_grad()
+        (loss * config.seeds).backward()  # the mean runs over seeds too: each gets the gradient it has alone
+        optimizer.step()
+        if iteration in config.checkpoints:
+            grid = (torch.arange(config.points) + 0.5) / config.points
+            estimate = _estimate(config, net, kernel, grid)
+            mse.append((estimate - p(grid)).square().mean(1))
+        progress(iteration)
+    return Curve(name, kernel, config.checkpoints, torch.stack(mse), estimate)
+
+
+@torch.no_grad()
+def _estimate(config: ToyConfig, net: SeedsMLP, kernel: str, grid: Tensor) -> Tensor:
+    """The mean of `samples` masks at each point `(points,)` -> `(seeds, points)`."""
+    schedule = linear(config.T)
+    x = grid.repeat_interleave(config.samples).expand(config.seeds, -1)
+    generator = torch.Generator().manual_seed(1)
+    # the last step is sampled, so that the mean is a probability; the Gaussian's last step has no noise in it
+    sampler = Sampler(steps=config.steps, last_step="sample")
+    if kernel == "bernoulli":
+        y0 = sample(
+            schedule,
+            sampler,
+            lambda y_t, t: bernoulli.predict_y0(y_t, net(y_t, t, x).sigmoid()),
+            initial_noise(x.shape, generator, x),
+            generator,
+        )
+    else:
+        y0 = gaussian.sample(
+            schedule,
+            replace(sampler, sigma=0.0),  # DDIM as published
+            lambda y_t, t: net((y_t + 1) / 2, t, x),
+            gaussian.normal(x.shape, generator, x),
+            generator,
+        )
+    return y0.reshape(config.seeds, config.points, config.samples).mean(-1)
