@@ -2,12 +2,14 @@
 
 import dataclasses
 import fcntl
+import glob
 import hashlib
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import zarr
@@ -103,17 +105,28 @@ def alone(out: Path) -> Iterator[None]:
 
     The lock goes with the process that holds it, so whoever gets it knows that no other writer is alive.
     """
-    path = out.with_name(f".{out.name}.lock")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        lock = path.open("w")
+        lock = _locked(out.with_name(f".{out.name}.lock"))
     except OSError as error:
         raise InputError(f"{out}: expected a place to write a store, found none ({error.strerror})") from error
     with lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        for left in out.parent.glob(f".{out.name}.????????.part"):
+        for left in out.parent.glob(f".{glob.escape(out.name)}.????????.part"):
             shutil.rmtree(left, ignore_errors=True)
-        yield  # the lock file stays: removing it would let a third writer lock another file of the same name
+        try:
+            yield
+        finally:
+            Path(lock.name).unlink()
+
+
+def _locked(path: Path) -> IO[str]:
+    """The lock file, opened and locked; taken again if its last holder removed it while this process waited."""
+    while True:
+        lock = path.open("w")
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if path.exists() and os.path.samestat(path.stat(), os.fstat(lock.fileno())):
+            return lock
+        lock.close()
 
 
 def _write_arrays(folder: Path, reading: Reading, what: str, progress: Progress) -> tuple[list[Row], bool]:
@@ -165,6 +178,7 @@ def _array(group: zarr.Group, name: str, case_shape: tuple[int, ...], dtype: str
         dtype=dtype,
         compressors=ZstdCodec(level=1),
         fill_value=0,
+        config={"write_empty_chunks": True},  # an empty mask is data, not absence: every case has its bytes
     )
 
 
@@ -173,6 +187,10 @@ def _check(case: Case, reading: Reading, names: set[str], what: str) -> None:
     where = f"{what}: case {case.name!r}" + (f" ({case.source})" if case.source else "")
     if not case.name or not case.patient:
         raise InputError(f"{where}: expected a name and a patient, found {case.name!r} and {case.patient!r}")
+    try:
+        f"{case.name}{case.patient}{case.volume}{case.source}".encode()
+    except UnicodeEncodeError as error:
+        raise InputError(f"{where}: expected names in Unicode, found other bytes in them") from error
     if case.name in names:
         raise InputError(f"{where}: expected every case once, found a second one of that name")
     names.add(case.name)

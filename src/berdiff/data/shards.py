@@ -13,7 +13,7 @@ from numcodecs import zstd
 
 from berdiff.errors import InputError
 
-_EMPTY = np.iinfo(np.uint64).max  # the offset of a chunk that holds only the fill value, 0
+_ABSENT = np.iinfo(np.uint64).max  # the offset of a chunk that was never written
 
 
 def shard_path(array: str, shard: int, dimensions: int) -> str:
@@ -35,20 +35,20 @@ class ShardedArray:
     def read(self, indices: np.ndarray) -> np.ndarray:
         """Cases at `indices`, in that order: (len(indices), ...)."""
         out = np.zeros((len(indices), *self.shape[1:]), self.dtype)
-        places, paths, starts, ends = [], [], [], []
-        for place, index in enumerate(indices):
+        paths, starts, ends = [], [], []
+        for index in indices:
             shard, within = divmod(int(index), self.shard)
             offset, length = self._table(shard)[within]
-            if offset != _EMPTY:
-                places.append(place)
-                paths.append(self._path(shard))
-                starts.append(int(offset))
-                ends.append(int(offset + length))
+            if offset == _ABSENT:
+                raise InputError(f"{self._path(shard)}: expected case {index} in this shard, found it absent")
+            paths.append(self._path(shard))
+            starts.append(int(offset))
+            ends.append(int(offset) + int(length))
         try:
             chunks = self.fs.cat_ranges(paths, starts, ends, on_error="raise")
-            for place, chunk in zip(places, chunks, strict=True):
-                zstd.decompress(chunk, out[place])
-        except (OSError, ValueError, RuntimeError) as error:
+            for case, chunk in zip(out, chunks, strict=True):
+                zstd.decompress(chunk, case)
+        except (OSError, ValueError, RuntimeError, OverflowError, MemoryError) as error:
             what = f"{self.root}/{self.name}"
             raise InputError(f"{what}: expected whole shards, found a damaged one ({error})") from error
         return out

@@ -16,8 +16,9 @@ def split_patients(patients: Iterable[str], seed: int, val: float, test: float) 
     if not (0 <= val < 1 and 0 <= test < 1 and val + test < 1):
         raise InputError(f"--val and --test: expected fractions that leave some for training, found {val} and {test}")
     ordered = sorted(set(patients), key=lambda name: hashlib.sha256(f"{seed}\0{name}".encode()).digest())
-    n_test = _share(len(ordered), test)
-    n_val = _share(len(ordered), val)
+    spare = max(len(ordered) - 1, 0)  # one is always left for training
+    n_test = min(_share(len(ordered), test), spare)
+    n_val = min(_share(len(ordered), val), spare - n_test)
     return {name: "test" if i < n_test else "val" if i < n_test + n_val else "train" for i, name in enumerate(ordered)}
 
 

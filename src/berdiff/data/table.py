@@ -51,7 +51,7 @@ class CaseTable:
 
 def table_text(rows: Iterable[Row]) -> str:
     text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
+    writer = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)  # names may hold anything
     writer.writerow(COLUMNS)
     for row in rows:
         writer.writerow(getattr(row, column) for column in COLUMNS)

@@ -1,0 +1,186 @@
+"""The store: what was put in comes out, for zarr and for us, from any address and in any process."""
+
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import fsspec
+import numpy as np
+import pytest
+import zarr
+from layouts import as_source, make_cases
+
+from berdiff.data import manifest as manifests
+from berdiff.data import prepare as preparing
+from berdiff.data.manifest import Manifest
+from berdiff.data.store import Store, open_store
+from berdiff.data.verify import verify
+from berdiff.errors import InputError
+
+
+@pytest.fixture
+def cases():
+    return make_cases(10)
+
+
+@pytest.fixture
+def address(cases, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A store of 10 cases in shards of 4, so that the last shard is not full."""
+    monkeypatch.setattr(preparing, "find_source", lambda name: as_source(cases))
+    monkeypatch.setattr(preparing, "SHARD", 4)
+    preparing.prepare("made", None, tmp_path / "s.zarr")
+    return tmp_path / "s.zarr"
+
+
+def test_reads_what_was_written(cases, address):
+    store = Store.open(address)
+    order = [7, 0, 9, 9, 3]  # any order, and the same twice
+    images, masks = store.read(order)
+    assert images.dtype == np.float32 and masks.dtype == np.uint8
+    for image, readers, i in zip(images, masks, order, strict=True):
+        np.testing.assert_allclose(image, cases[i].image / 255, atol=1e-7)
+        np.testing.assert_array_equal(readers[: len(cases[i].masks)], cases[i].masks)
+        assert not readers[len(cases[i].masks) :].any()
+    assert len(store) == 10
+    assert (store.raters, store.channels, store.targets, store.size) == (4, ("ct",), ("nodule",), (32, 32))
+    assert store.notes == ("made for a test",)
+
+
+def test_zarr_itself_reads_the_same(address):
+    store, group = Store.open(address), zarr.open_group(address, mode="r")
+    images, masks = store.read_stored(np.arange(10))
+    np.testing.assert_array_equal(group["images"][:], images)
+    np.testing.assert_array_equal(group["masks"][:], masks)
+
+
+def test_table(cases, address):
+    table = Store.open(address).cases
+    assert list(table.case) == [case.name for case in cases]
+    assert list(table.patient) == [case.patient for case in cases]
+    assert list(table.volume) == [case.volume for case in cases]
+    assert list(table.source) == [case.source for case in cases]
+    assert list(table.raters) == [len(case.masks) for case in cases]
+    np.testing.assert_array_equal(table.spacing, [[0.5, 0.7]] * 10)
+
+
+def test_indices_part_the_store(address):
+    store = Store.open(address)
+    parts = [store.indices(split) for split in ("train", "val", "test")]
+    assert sorted(np.concatenate(parts)) == list(range(10)) == list(store.indices("all"))
+    with pytest.raises(InputError, match="expected one of train, val, test or all, found 'testing'"):
+        store.indices("testing")
+
+
+def test_odd_names_and_unknown_spacing_survive(tmp_path, monkeypatch):
+    names = ['a,"b"', "line\nbreak", "ünïcode/↑", "carriage\rreturn"]
+    cases = [replace(case, name=name) for case, name in zip(make_cases(4), names, strict=True)]
+    cases[0] = replace(cases[0], spacing=(float("nan"), float("nan")))
+    monkeypatch.setattr(preparing, "find_source", lambda name: as_source(cases))
+    preparing.prepare("made", None, tmp_path / "s")
+    table = Store.open(tmp_path / "s").cases
+    assert list(table.case) == names
+    assert np.isnan(table.spacing[0]).all()
+    assert verify(tmp_path / "s") == []
+
+
+def test_float_images_and_empty_ones(tmp_path, monkeypatch):
+    """A chunk of zeros is not written at all: it must come back as zeros."""
+    rng = np.random.default_rng(0)
+    images = [rng.random((2, 32, 32), dtype=np.float32), np.zeros((2, 32, 32), np.float32)]
+    zero = np.zeros((1, 1, 32, 32), np.uint8)
+    cases = [replace(c, image=image, masks=zero) for c, image in zip(make_cases(2), images, strict=True)]
+    monkeypatch.setattr(preparing, "find_source", lambda name: as_source(cases, dtype="float32", channels=("a", "b")))
+    preparing.prepare("made", None, tmp_path / "s")
+    got, masks = Store.open(tmp_path / "s").read([0, 1])
+    np.testing.assert_array_equal(got, np.stack(images))
+    assert not masks.any()
+    assert verify(tmp_path / "s") == []
+
+
+def test_from_memory_address(address):
+    fs = fsspec.filesystem("memory")
+    fs.put(str(address), "/copied", recursive=True)
+    try:
+        here, there = Store.open(address), Store.open("memory://copied")
+        for ours, theirs in zip(here.read([2, 8]), there.read([2, 8]), strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+        assert verify("memory://copied") == []
+    finally:
+        fs.rm("/copied", recursive=True)
+
+
+def _sum(store: Store, index: int) -> float:
+    images, masks = store.read([index])
+    return float(images.sum()) + float(masks.sum())
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_many_processes(address, method):
+    """Opened before, used here, then sent to processes that each read for themselves."""
+    store = Store.open(address)
+    expected = [_sum(store, i) for i in range(10)]
+    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context(method)) as pool:
+        assert list(pool.map(_sum, [store] * 10, range(10))) == expected
+
+
+def test_an_index_outside_is_an_error(address):
+    for index in (-1, 10):
+        with pytest.raises(IndexError):
+            Store.open(address).read([index])
+
+
+def test_foreign_and_altered_manifests(address, tmp_path):
+    file = address / manifests.NAME
+    text = file.read_text()
+    bad = {
+        "not JSON": ("expected a JSON manifest", "{"),
+        "deep": ("expected a JSON manifest", "[" * 100_000),
+        "other": ("expected the manifest of a berdiff store", '{"zarr_format": 3}'),
+        "version": ("expected format version 1, found 99", text.replace('"version": 1', '"version": 99')),
+        "altered": ("expected the checksum", text.replace('"seed": 0', '"seed": 1')),
+        "fields": ("found a difference in extra", text.replace('"version": 1', '"version": 1, "extra": 1')),
+    }
+    for sentence, content in bad.values():
+        file.write_text(content)
+        with pytest.raises(InputError, match=sentence):
+            Store.open(address)
+    with pytest.raises(InputError, match=r"expected a prepared store, found no readable manifest.json"):
+        Store.open(tmp_path / "nowhere")
+    with pytest.raises(InputError, match="an address that fsspec knows"):
+        Store.open("nosuchprotocol://x")
+
+
+def _rewritten(address: Path, manifest: Manifest, **changes) -> Path:
+    """The store with other fields in its manifest and the right checksum over them, as an attacker would have it."""
+    (address / manifests.NAME).write_text(replace(manifest, **changes).text(), newline="")
+    return address
+
+
+def test_a_manifest_cannot_lead_out_of_the_store(address):
+    manifest = Store.open(address).manifest
+    for name in ("../../etc/passwd", "/etc/passwd", "a/../../b", "file:///etc/passwd"):
+        with pytest.raises(InputError, match="which leaves it"):
+            Store.open(_rewritten(address, manifest, files={**manifest.files, name: "0" * 64}))
+
+
+def test_hostile_sizes(address):
+    manifest = Store.open(address).manifest
+    for changes in ({"raters": 0}, {"size": [-1, 5]}, {"size": [5]}, {"shard": 2**40}, {"dtype": "object"}):
+        with pytest.raises(InputError, match="expected positive sizes|expected images of uint8 or float32"):
+            Store.open(_rewritten(address, manifest, **changes))
+
+
+def test_the_embedded_store_is_made_once(cases, tmp_path, monkeypatch):
+    made = []
+
+    def source(name: str):
+        made.append(name)
+        return as_source(cases)
+
+    monkeypatch.setattr(preparing, "find_source", source)
+    monkeypatch.setenv("BERDIFF_CACHE", str(tmp_path / "cache"))
+    first, second = open_store(None), open_store()
+    assert made == ["lidc-readers"]
+    assert first.address == second.address and Path(first.address).is_relative_to(tmp_path / "cache")
+    assert len(open_store(first.address)) == 10
