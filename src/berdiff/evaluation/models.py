@@ -1,0 +1,56 @@
+"""RUN_OR_MODEL: the folder of a training run, or a model folder by itself."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from berdiff.errors import InputError
+from berdiff.methods import folder
+from berdiff.methods.segmenter import Segmenter
+
+
+@dataclass(frozen=True, eq=False)
+class Opened:
+    """A model, and what its run was trained on where there is one."""
+
+    segmenter: Segmenter
+    name: str
+    crop: int | None = None
+    store: str | None = None
+
+
+def open_model(path: str | Path, device: str = "cpu") -> Opened:
+    """A run's model is in RUN/model (its weights of record); a model that lies in a run still knows that run."""
+    path = Path(path)
+    _check_device(device)
+    if not path.is_dir():
+        raise InputError(f"{path}: expected the folder of a run or of a model, found none")
+    model, run = (path / "model", path) if (path / "model").is_dir() else (path, path.resolve().parent)
+    data = _trained_on(run / "config.json") if model.resolve().name == "model" else {}
+    segmenter = folder.load(model, device)
+    return Opened(segmenter, (run if data else model).resolve().name, data.get("crop"), data.get("store"))
+
+
+def _check_device(device: str) -> None:
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:  # torch asserts where it was built without CUDA
+        reason = str(error).splitlines()[0]
+        raise InputError(f"--device: expected a device of this machine, found {device!r} ({reason})") from error
+
+
+def _trained_on(config: Path) -> dict[str, Any]:
+    """The data section of a run's configuration; empty where there is no run."""
+    if not config.is_file():
+        return {}
+    try:
+        data = json.loads(config.read_text(encoding="utf-8"))["data"]
+        crop, store = data["crop"], data["store"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{config}: expected the configuration of a run with data.crop and data.store") from error
+    if not isinstance(crop, int | None) or not isinstance(store, str | None):
+        raise InputError(f"{config}: expected data.crop a number and data.store a text, found {crop!r} and {store!r}")
+    return {"crop": crop, "store": store}
