@@ -31,7 +31,7 @@ PRESETS = {
     # 224x224: the multipliers of 256x256, (1, 1, 2, 2, 4, 4); attention at 14x14, the level nearest to 16x16
     "paper-224": UNetPreset((128, 128, 256, 256, 512, 512), attention=(4,)),
     # for two cores: the same shape, narrow
-    "small": UNetPreset((32, 32, 64, 96), attention=(3,), groups=16),
+    "small": UNetPreset((32, 32, 64, 96), attention=(3,), groups=16, res_blocks=1),
     "tiny": UNetPreset((16, 32, 32), attention=(2,), groups=8, res_blocks=1),
 }
 
