@@ -18,9 +18,11 @@ def test_every_patient_once_whatever_the_order(patients, seed, val, test, random
     random.shuffle(again)
     assert split_patients(again, seed, val, test) == split
     counts = {name: list(split.values()).count(name) for name in ("train", "val", "test")}
-    assert abs(counts["val"] - val * len(patients)) <= 1 and abs(counts["test"] - test * len(patients)) <= 1
+    assert abs(counts["val"] - val * len(patients)) <= 1
+    assert abs(counts["test"] - test * len(patients)) <= 1
     if len(patients) >= 3:
-        assert (counts["val"] > 0) >= (val > 0) and (counts["test"] > 0) >= (test > 0)
+        assert (counts["val"] > 0) >= (val > 0)
+        assert (counts["test"] > 0) >= (test > 0)
     if patients:
         assert counts["train"] > 0
 

@@ -37,7 +37,8 @@ def test_reads_what_was_written(cases, address):
     store = Store.open(address)
     order = [7, 0, 9, 9, 3]  # any order, and the same twice
     images, masks = store.read(order)
-    assert images.dtype == np.float32 and masks.dtype == np.uint8
+    assert images.dtype == np.float32
+    assert masks.dtype == np.uint8
     for image, readers, i in zip(images, masks, order, strict=True):
         np.testing.assert_allclose(image, cases[i].image / 255, atol=1e-7)
         np.testing.assert_array_equal(readers[: len(cases[i].masks)], cases[i].masks)
@@ -167,7 +168,7 @@ def test_a_manifest_cannot_lead_out_of_the_store(address):
 def test_hostile_sizes(address):
     manifest = Store.open(address).manifest
     for changes in ({"raters": 0}, {"size": [-1, 5]}, {"size": [5]}, {"shard": 2**40}, {"dtype": "object"}):
-        with pytest.raises(InputError, match="expected positive sizes|expected images of uint8 or float32"):
+        with pytest.raises(InputError, match=r"expected positive sizes|expected images of uint8 or float32"):
             Store.open(_rewritten(address, manifest, **changes))
 
 
@@ -182,5 +183,6 @@ def test_the_embedded_store_is_made_once(cases, tmp_path, monkeypatch):
     monkeypatch.setenv("BERDIFF_CACHE", str(tmp_path / "cache"))
     first, second = open_store(None), open_store()
     assert made == ["lidc-readers"]
-    assert first.address == second.address and Path(first.address).is_relative_to(tmp_path / "cache")
+    assert first.address == second.address
+    assert Path(first.address).is_relative_to(tmp_path / "cache")
     assert len(open_store(first.address)) == 10

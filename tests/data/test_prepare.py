@@ -1,0 +1,214 @@
+"""prepare: bad cases are refused in one sentence, nothing half is left, and a killed run can be run again."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from layouts import as_source, make_cases
+
+from berdiff.data import prepare as preparing
+from berdiff.data.prepare import prepare
+from berdiff.data.store import Store
+from berdiff.data.verify import verify
+from berdiff.errors import InputError
+
+
+@pytest.fixture
+def use(monkeypatch: pytest.MonkeyPatch):
+    """Make `prepare` read these cases."""
+
+    def choose(cases, **fields):
+        monkeypatch.setattr(preparing, "find_source", lambda name: as_source(cases, **fields))
+
+    return choose
+
+
+def good(i: int = 3, **changes):
+    """Ten cases, the i-th with changes."""
+    cases = make_cases(10)
+    cases[i] = replace(cases[i], **changes)
+    return cases
+
+
+def some_nan() -> np.ndarray:
+    image = np.zeros((1, 32, 32), np.float32)
+    image[0, 5, 5] = np.nan
+    return image
+
+
+BAD = {
+    "mask of another size": (good(masks=np.zeros((1, 1, 31, 32), np.uint8)), {}, "expected masks of shape"),
+    "too many readers": (good(masks=np.zeros((5, 1, 32, 32), np.uint8)), {}, "expected masks of shape"),
+    "no reader": (good(masks=np.zeros((0, 1, 32, 32), np.uint8)), {}, "expected masks of shape"),
+    "mask of 0 and 255": (good(masks=np.full((1, 1, 32, 32), 255, np.uint8)), {}, "masks of 0 and 1, found values up"),
+    "float mask": (good(masks=np.zeros((1, 1, 32, 32))), {}, "expected masks of 0 and 1"),
+    "image of another size": (good(image=np.zeros((1, 32, 31), np.uint8)), {}, "expected an image of shape"),
+    "image of another type": (good(image=np.zeros((1, 32, 32), np.uint16)), {}, "expected an image of uint8"),
+    "NaN": ([replace(make_cases(1)[0], image=some_nan())], {"dtype": "float32"}, r"in \[0, 1\], found values from nan"),
+    "out of range": (
+        [replace(make_cases(1)[0], image=np.full((1, 32, 32), 1.1, np.float32))],
+        {"dtype": "float32"},
+        r"in \[0, 1\], found values from 1.1",
+    ),
+    "duplicate": (good(name="case 0"), {}, "expected every case once, found a second one of that name"),
+    "no name": (good(name=""), {}, "expected a name and a patient"),
+    "no patient": (good(patient=""), {}, "expected a name and a patient"),
+    "a name in bytes": (good(name="\udcff"), {}, "expected names in Unicode"),
+    "a patient in two splits": (
+        [replace(case, split="train" if i < 7 else "test") for i, case in enumerate(make_cases(10))],
+        {},
+        "expected every patient in one split, found patient patient 2 in both train and test",
+    ),
+    "a split for some": (good(split="train"), {}, "a split for every case or for none, found 1 of 10"),
+    "an unknown split": (make_cases(10, split="training"), {}, "expected every case in one of train, val, test"),
+    "no case": ([], {}, "expected at least one case, found none"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_cases(name, use, tmp_path):
+    cases, fields, sentence = BAD[name]
+    use(cases, **fields)
+    with pytest.raises(InputError, match=sentence) as caught:
+        prepare("made", tmp_path / "in", tmp_path / "out" / "s")
+    assert str(tmp_path / "in") in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert list((tmp_path / "out").iterdir()) == []  # no half store, no lock
+
+
+def test_bad_fractions_before_the_work(use, tmp_path):
+    use([])
+    with pytest.raises(InputError, match="--val and --test"):
+        prepare("made", None, tmp_path / "s", val=0.9, test=0.2)
+
+
+def test_an_existing_store_is_not_touched(use, tmp_path):
+    use(make_cases(10))
+    prepare("made", None, tmp_path / "s")
+    before = (tmp_path / "s" / "manifest.json").stat().st_mtime_ns
+    with pytest.raises(InputError, match="expected a new store, found something there already"):
+        prepare("made", None, tmp_path / "s")
+    assert (tmp_path / "s" / "manifest.json").stat().st_mtime_ns == before
+
+
+def test_nowhere_to_write(use, tmp_path):
+    use(make_cases(10))
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="expected a place to write a store, found none"):
+        prepare("made", None, tmp_path / "file" / "s")
+
+
+def test_an_unknown_source(tmp_path):
+    with pytest.raises(InputError, match=r"source: expected one of lidc-readers, .*, found 'lidc'"):
+        prepare("lidc", None, tmp_path / "s")
+
+
+def test_splits_are_kept_made_or_made_again(use, tmp_path):
+    own = [replace(case, split="val" if case.patient == "patient 0" else "train") for case in make_cases(10)]
+    use(own)
+    prepare("made", None, tmp_path / "kept")
+    assert list(Store.open(tmp_path / "kept").cases.split) == [case.split for case in own]
+    prepare("made", None, tmp_path / "again", resplit=True, seed=1)
+    use(make_cases(10))
+    prepare("made", None, tmp_path / "made", seed=1)
+    prepare("made", None, tmp_path / "other", seed=2)
+    again, made, other = (Store.open(tmp_path / name) for name in ("again", "made", "other"))
+    assert list(again.cases.split) == list(made.cases.split) != list(other.cases.split)
+    assert made.manifest.split == {"by": "patient", "seed": 1, "val": 0.1, "test": 0.2}
+    assert set(made.cases.split) == {"train", "val", "test"}
+
+
+def test_no_new_split_where_patients_are_unknown(use, tmp_path):
+    use(make_cases(10, split="train"), patients_known=False)
+    with pytest.raises(InputError, match="--resplit: expected a source that names patients"):
+        prepare("made", None, tmp_path / "s", resplit=True)
+
+
+def test_progress_counts_every_case(use, tmp_path):
+    use(make_cases(10))
+    seen = []
+    prepare("made", None, tmp_path / "s", progress=lambda done, total: seen.append((done, total)))
+    assert seen == [(i, 10) for i in range(1, 11)]
+
+
+def test_the_same_store_twice_is_the_same_bytes(use, tmp_path):
+    use(make_cases(10))
+    first, second = (prepare("made", None, tmp_path / name) for name in ("a", "b"))
+    assert first == second
+
+
+def test_two_writers_at_once(use, tmp_path):
+    """One writes, the other waits and finds a store there; neither harms the other."""
+    use(make_cases(10))
+    outcomes: list[str] = []
+
+    def write():
+        try:
+            prepare("made", None, tmp_path / "s")
+            outcomes.append("written")
+        except InputError as error:
+            outcomes.append("found" if "already" in str(error) else str(error))
+
+    threads = [threading.Thread(target=write) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(outcomes) == ["found", "found", "written"]
+    assert verify(tmp_path / "s") == []
+    assert [path.name for path in tmp_path.iterdir()] == ["s"]
+
+
+KILLED = """
+import sys, time
+from pathlib import Path
+from layouts import as_source, make_cases
+from berdiff.data import prepare as preparing
+
+def slow():
+    for i, case in enumerate(make_cases(10)):
+        if i == 7:
+            print("in the middle", flush=True)
+            time.sleep(60)
+        yield case
+
+source = as_source([])
+read = source.read
+source.read = lambda path, options: __import__("dataclasses").replace(read(path, options), cases=slow())
+preparing.find_source = lambda name: source
+preparing.SHARD = 4
+preparing.prepare("made", None, Path(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_killed_in_the_middle(how, use, tmp_path):
+    out = tmp_path / "s"
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    child = subprocess.Popen(
+        [sys.executable, "-c", KILLED, str(out)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=environment,
+    )
+    assert child.stdout is not None
+    assert child.stdout.readline() == "in the middle\n"
+    child.send_signal(how)
+    assert child.wait(20) != 0
+    assert not out.exists()
+    left = [path for path in tmp_path.iterdir() if path.is_dir()]
+    assert how == signal.SIGINT or len(left) == 1  # an interrupt can still tidy up; a kill cannot
+    for part in left:
+        with pytest.raises(InputError):
+            verify(part)
+    use(make_cases(10))
+    prepare("made", None, out)
+    assert verify(out) == []
+    assert [path.name for path in tmp_path.iterdir()] == ["s"]
