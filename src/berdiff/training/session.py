@@ -1,0 +1,135 @@
+"""From a configuration and two addresses to a running trainer."""
+
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from lightning_fabric import Fabric
+from torch import nn
+
+from berdiff.data.augment import window
+from berdiff.data.dataset import SliceDataset
+from berdiff.data.store import Store, open_store
+from berdiff.diffusion.sampling import Sampler
+from berdiff.errors import InputError
+from berdiff.methods import folder as model_folder
+from berdiff.training.batches import Batches
+from berdiff.training.config import TrainConfig, check, differences, load
+from berdiff.training.engine import keep_freed_memory, make_fabric
+from berdiff.training.loop import Trainer
+from berdiff.training.validate import Cases
+
+
+@dataclass(frozen=True)
+class Session:
+    """All that a run is made of, in this process."""
+
+    config: TrainConfig
+    fabric: Fabric
+    segmenter: nn.Module
+    batches: Batches
+    cases: Cases | None
+
+    def trainer(self, run: Path) -> Trainer:
+        return Trainer(self.fabric, self.segmenter, self.config, self.batches.after, self.cases, run)
+
+
+def train(config: TrainConfig, run: Path) -> str:
+    """Begin the run in this folder, or go on with it; returns why it ended, as a sentence."""
+    config = with_absolute_store(check(config))
+    refuse_another(config, run)
+    return open_session(config).trainer(run).train()
+
+
+def with_absolute_store(config: TrainConfig) -> TrainConfig:
+    """A local store by its full path: the same command from another folder is then the same run."""
+    address = config.data.store
+    if address is None or "://" in address:
+        return config
+    return replace(config, data=replace(config.data, store=str(Path(address).resolve())))
+
+
+def refuse_another(config: TrainConfig, run: Path) -> None:
+    """InputError where the folder holds a run that this configuration would not continue, or something else."""
+    if (run / "config.json").is_file():
+        changed = differences(load(run / "config.json"), config)
+        if changed:
+            raise InputError(
+                f"{run}: expected the configuration this run was begun with, found another; "
+                f"take a new --out, or leave as it was: {'; '.join(changed)}"
+            )
+    elif run.exists() and (not run.is_dir() or any(run.iterdir())):
+        raise InputError(f"{run}: expected a run folder, an empty folder or none, found other files")
+
+
+def open_session(config: TrainConfig) -> Session:
+    keep_freed_memory()
+    fabric = make_fabric(config.engine)
+    with fabric.rank_zero_first():  # the embedded store is made on first use
+        store = open_store(config.data.store)
+    data = config.data
+    dataset = SliceDataset(store, data.split, "random", data.crop, data.augment, config.seed)
+    batches = Batches(
+        dataset,
+        config.loop.batch_size,
+        config.loop.accumulate,
+        config.seed,
+        fabric.global_rank,
+        fabric.world_size,
+        data.prefetch,
+        pin=fabric.device.type == "cuda",
+    )
+    cases = read_cases(store, config, dataset.size) if config.validation.every else None
+    torch.manual_seed(config.seed)  # the first weights, the same in every process
+    return Session(config, fabric, make_segmenter(config, store, dataset.size), batches, cases)
+
+
+def make_segmenter(config: TrainConfig, store: Store, size: tuple[int, int]) -> Any:
+    """The method with fresh weights, for the channels and targets of this store."""
+    model = config.model
+    network = {"preset": model.preset, "image_channels": len(store.channels), "targets": len(store.targets)}
+    try:
+        segmenter = model_folder.build(
+            {
+                "method": "berdiff",
+                "network": network,
+                "schedule": {"name": model.schedule, "T": model.T},
+                "target": model.target,
+                "lambda_kl": model.lambda_kl,
+                "lambda_bce": model.lambda_bce,
+                "posterior": model.posterior,
+                "time_sampling": model.time_sampling,
+                "sampler": asdict(Sampler(steps=min(config.validation.sampling_steps, model.T))),
+            }
+        )
+    except ValueError as error:
+        raise InputError(f"--model: {error}") from error
+    stride = segmenter.network.stride
+    if size[0] % stride or size[1] % stride:
+        raise InputError(
+            f"--data.crop: expected height and width in multiples of {stride} for the network {model.preset}, "
+            f"found {size[0]}x{size[1]}"
+        )
+    return segmenter
+
+
+def read_cases(store: Store, config: TrainConfig, size: tuple[int, int]) -> Cases:
+    """The fixed subset to validate on: the first few of one seeded order of the split."""
+    indices = store.indices(config.validation.split)
+    if not len(indices):
+        raise InputError(
+            f"{store.address}: expected cases in the split {config.validation.split} to validate on, found none "
+            "(--validation.every 0 trains without)"
+        )
+    order = np.random.default_rng(config.seed).permutation(len(indices))[: config.validation.cases]
+    chosen = indices[order]
+    images, masks = store.read(chosen)
+    return Cases(
+        torch.from_numpy(np.ascontiguousarray(window(images, size))),
+        torch.from_numpy(np.ascontiguousarray(window(masks, size))),
+        torch.from_numpy(store.cases.raters[chosen].astype(np.int64)),
+        [str(name) for name in store.cases.case[chosen]],
+        store.notes,
+    )
