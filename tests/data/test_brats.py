@@ -338,6 +338,14 @@ def bad_decathlon_labels(root):
     save(root / "labelsTr" / "BRATS_001.nii.gz", np.full(SHAPE[::-1], 4, np.uint8))
 
 
+def bad_decathlon_link(root):
+    decathlon(root.parent / "outside")
+    decathlon(root)
+    labels = root / "labelsTr" / "BRATS_001.nii.gz"
+    labels.unlink()
+    labels.symlink_to(root.parent / "outside" / "labelsTr" / "BRATS_001.nii.gz")
+
+
 def bad_decathlon_missing(root):
     decathlon(root)
     (root / "labelsTr" / "BRATS_001.nii.gz").unlink()
@@ -380,6 +388,7 @@ BAD = [
     (bad_linked_folder, "more: expected a path inside .* found one that leads to .*outside"),
     (bad_no_labels, "expected cases with seg files, found none that have one"),
     (bad_decathlon_labels, r"BRATS_001\.nii\.gz: expected the labels 0, 1, 2, 3, found 4"),
+    (bad_decathlon_link, r"labelsTr/BRATS_001\.nii\.gz: expected a path inside .*data, found one that leads to"),
     (bad_decathlon_missing, r"BRATS_001\.nii\.gz: expected the labels of imagesTr/BRATS_001\.nii\.gz"),
     (bad_decathlon_channels, "expected the 4 channels FLAIR, T1w, T1gd, T2w, found 3"),
     (bad_decathlon_shape, "labelsTr.*: expected 6x20x24 .* found 5x20x24"),

@@ -1,6 +1,9 @@
 """BraTS: four MRI sequences and a tumour mask, by the paper's rules.
 
-The layouts it knows are told in `brats_layouts`. Channels are the sequences in the order t1, t1ce, t2, flair, whatever
+Three layouts are known by their names: case folders (CASE/CASE_t1.nii.gz, t1ce, t2, flair, seg), the Decathlon's 4D
+files (imagesTr, labelsTr), and exports of 2D slices (CASE_t1_NUMBER.nii.gz, ...).
+
+Channels are the sequences in the order t1, t1ce, t2, flair, whatever
 the files' own order; a patient is a case; a case of the store is one axial slice, named CASE_NUMBER with slices counted
 from 0 at the bottom of the whole scan.
 
