@@ -323,6 +323,19 @@ def test_a_dicom_series_with_a_nifti_mask(tmp_path):
         assert case.spacing == pytest.approx((0.5, 0.75))
 
 
+def test_dicom_series_in_folders(tmp_path):
+    """An archive's folders within folders are one case; where there are two series, each is a case of that patient."""
+    for folder in ("p1/study/series", "p2/before", "p2/after"):
+        for z in range(2):
+            write_slice(tmp_path / "images" / folder / f"{z}.dcm", picture(z).astype(int), z=2.0 * z)
+    affine = np.array([[-0.7, 0, 0, 100], [0, -0.7, 0, 120], [0, 0, 2, 0], [0, 0, 0, 1]])
+    for name in ("p1", "p2/before", "p2/after"):
+        save(tmp_path / "masks" / f"{name}.nii.gz", np.ones((2, H, W), np.uint8), affine)
+    found = cases(tmp_path)
+    assert {(case.volume, case.patient) for case in found} == {("p1", "p1"), ("p2_before", "p2"), ("p2_after", "p2")}
+    assert len(found) == 6
+
+
 def test_single_dicom_pictures_and_stacks_of_slices(tmp_path):
     write_slice(tmp_path / "a" / "images" / "x.dcm", picture().astype(int), spacing=(0.2, 0.3))
     save(tmp_path / "a" / "masks" / "x.png", blob())

@@ -94,16 +94,24 @@ def _listing(root: Path, folder: str) -> dict[str, Path]:
     if not where.is_dir():
         raise InputError(f"{where}: expected a folder, found {'a file' if where.exists() else 'nothing'}")
     listing: dict[str, Path] = {}
+    series: dict[str, set[Path]] = defaultdict(set)  # folder directly in `where` -> folders in it that hold slices
     for path in files_under(where, root):
         # slices of a series lie in a folder of their own; a lone DICOM picture lies directly in the folder
         if path.suffix.lower() in dicom.SUFFIXES and path.parent != where:
-            listing[path.parent.relative_to(where).as_posix()] = path.parent
+            series[path.relative_to(where).parts[0]].add(path.parent)
         elif path.name.lower().endswith(SUFFIXES):
-            key = (path.relative_to(where).parent / stem(path)).as_posix()
-            if key in listing:
-                raise InputError(f"{path}: expected each case once, found it also as {listing[key]}")
-            listing[key] = path
+            _add(listing, (path.relative_to(where).parent / stem(path)).as_posix(), path)
+    for name, folders in series.items():
+        for slices in sorted(folders):
+            # an archive's CASE/study/series/ is the case CASE, as long as it holds one series
+            _add(listing, name if len(folders) == 1 else slices.relative_to(where).as_posix(), slices)
     return listing
+
+
+def _add(listing: dict[str, Path], key: str, path: Path) -> None:
+    if key in listing:
+        raise InputError(f"{path}: expected each case once, found it also as {listing[key]}")
+    listing[key] = path
 
 
 def _image_cases(files: dict[str, Path], image_name: str, folder: Path) -> dict[str, FoundCase]:
