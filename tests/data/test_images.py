@@ -70,7 +70,7 @@ def test_refused(tmp_path):
     Image.fromarray(COLOUR).save(tmp_path / "c.png")
     tifffile.imwrite(tmp_path / "n.tif", np.full((4, 4), np.nan, np.float32))
     tifffile.imwrite(tmp_path / "v.tif", np.zeros((9, 4, 4), np.uint8), photometric="minisblack")
-    (tmp_path / "t.tif").write_bytes((tmp_path / "v.tif").read_bytes()[:-30])
+    (tmp_path / "t.tif").write_bytes((tmp_path / "n.tif").read_bytes()[:-30])
     Image.fromarray(GREY).save(tmp_path / "g.gif", save_all=True, append_images=[Image.fromarray(255 - GREY)])
     for read, name, sentence in [
         (lambda path: read_image(path, channels=1), "c.png", r"expected 1 channel\(s\), found 3"),

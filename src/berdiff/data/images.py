@@ -1,5 +1,6 @@
 """Read 2D pictures (PNG, JPG, TIFF) as arrays; a file that is not what it should be is named in one sentence."""
 
+import logging
 import struct
 import zlib
 from pathlib import Path
@@ -104,6 +105,7 @@ def _tiff_pixels(path: Path) -> np.ndarray | None:
     """A TIFF that tifffile reads by itself, with all its bits (Pillow cuts 16-bit colour to 8); None for the others."""
     import tifffile
 
+    logging.getLogger("tifffile").setLevel(logging.CRITICAL)  # it logs what it also raises, and we tell that already
     with tifffile.TiffFile(path) as file:
         page = file.pages.first
         if page.compression not in (1, 8, 32946) or page.photometric not in (0, 1, 2):
