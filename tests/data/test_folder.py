@@ -3,8 +3,8 @@
 import nibabel
 import numpy as np
 import pytest
-import tifffile
 from dicom_writer import write_slice
+from folder_writer import LPS, H, W, blob, cases, picture, save, simple
 from PIL import Image
 
 from berdiff.data.prepare import prepare
@@ -12,43 +12,6 @@ from berdiff.data.sources.folder import OWN_PATIENT, Options, read
 from berdiff.data.store import open_store
 from berdiff.data.verify import verify
 from berdiff.errors import InputError
-
-LPS = np.diag([-0.5, -0.75, 2, 1])
-H, W = 12, 16
-
-
-def picture(seed=0, shape=(H, W), dtype=np.uint8):
-    return np.random.default_rng(seed).integers(0, np.iinfo(dtype).max, shape, dtype, endpoint=True)
-
-
-def blob(seed=0, shape=(H, W)):
-    """A binary mask of 0 and 255, another for each seed."""
-    return 255 * np.random.default_rng(1000 + seed).integers(0, 2, shape, np.uint8)
-
-
-def save(path, array, affine=LPS):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if path.name.endswith((".nii", ".nii.gz")):
-        nibabel.save(nibabel.Nifti1Image(array.T if array.ndim == 3 else array, affine), path)
-    elif path.suffix == ".npy":
-        np.save(path, array)
-    elif path.suffix == ".tif":
-        tifffile.imwrite(path, array)
-    else:
-        Image.fromarray(array).save(path)
-    return path
-
-
-def simple(root, n=3, suffix=".png"):
-    for i in range(n):
-        save(root / "images" / f"c{i}{suffix}", picture(i))
-        save(root / "masks" / f"c{i}{suffix}", blob(i))
-    return root
-
-
-def cases(root, **options):
-    return list(read(root, Options(**options)).cases)
-
 
 # --- names ---
 
@@ -354,6 +317,13 @@ def test_single_dicom_pictures_and_stacks_of_slices(tmp_path):
 
 
 def test_a_store_is_made_of_it(tmp_path):
-    prepare("folder", simple(tmp_path / "data", 10), tmp_path / "out.zarr")
+    """Three slices a patient, told by a pattern: no patient is in two splits."""
+    for i in range(12):
+        save(tmp_path / "data" / "images" / f"p{i // 3}_s{i}.png", picture(i))
+        save(tmp_path / "data" / "masks" / f"p{i // 3}_s{i}.png", blob(i))
+    prepare("folder", tmp_path / "data", tmp_path / "out.zarr", Options(patient=r"p\d"), val=0.25, test=0.25)
     assert verify(tmp_path / "out.zarr") == []
-    assert list(open_store(tmp_path / "out.zarr").cases.case) == [f"c{i}" for i in range(10)]
+    table = open_store(tmp_path / "out.zarr").cases
+    assert list(table.case) == sorted(f"p{i // 3}_s{i}" for i in range(12))
+    assert set(table.split) == {"train", "val", "test"}
+    assert len(set(zip(table.patient, table.split, strict=True))) == 4

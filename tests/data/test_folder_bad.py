@@ -4,7 +4,7 @@ import os
 
 import numpy as np
 import pytest
-from test_folder import LPS, H, W, blob, cases, picture, save, simple
+from folder_writer import LPS, H, W, blob, cases, picture, save, simple
 
 from berdiff.data.sources.folder import Options, read
 from berdiff.errors import InputError
