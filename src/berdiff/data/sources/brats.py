@@ -14,7 +14,7 @@ What the paper leaves open, and what is done here:
   is a sixth, would give 6 %.
 - Slices without tumour: the paper's 55,174 training slices are 49 for each of 1,126 patients, so none was left out;
   its 3,991 test slices of 125 patients are 32 each, so most likely those without tumour were. The default keeps all,
-  as no test slice should be chosen by its answer; `--split paper --keep-empty train` gives what the paper counts.
+  as no test slice should be chosen by its answer; `--split paper --keep-empty train` follows the paper.
 """
 
 from collections.abc import Iterator
