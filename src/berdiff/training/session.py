@@ -23,7 +23,6 @@ from berdiff.training.engine import keep_freed_memory, make_fabric
 from berdiff.training.loop import Trainer
 from berdiff.training.validate import Cases
 
-
 Make = Callable[[TrainConfig, Store, tuple[int, int]], Any]
 """(configuration, store, (height, width)) -> a Segmenter with fresh weights."""
 
