@@ -92,8 +92,7 @@ class Wall:
         edge = max(generator.uniform(0.88, 1.1), float(outside[marked].max(initial=0)) / min(sizes) + 0.3 / LUNG_RADIUS)
         depth = (outside - edge * max(sizes)) * (LUNG_RADIUS * nodule.scan.spacing)  # mm beyond the pleura
         beside = np.abs(columns - MIDLINE) > MEDIASTINUM
-        hu = MUSCLE + 12 * field(generator, size, 5.0)
-        hu += ~beside * np.float32(generator.uniform(0, 60))  # blood, with or without contrast
+        hu = MUSCLE + ~beside * np.float32(generator.uniform(0, 60))  # blood, with or without contrast
         blend(hu, FAT, np.clip(field(generator, size, 9.0) + (depth - 16) / 6, 0, 1) * beside)
         for (r, c, _, _), level in zip(LUNGS, levels, strict=True):
             around = generator.uniform(6, 8) * np.arctan2(rows - r, columns - c) + generator.uniform(0, 2 * np.pi)
@@ -165,18 +164,33 @@ class Vessels:
         ends = self.start + first[:, None] * self.direction, self.start + last[:, None] * self.direction
         low = np.searchsorted(self.axis, np.minimum(*ends)[:, 1:] - reach[:, None])
         high = np.searchsorted(self.axis, np.maximum(*ends)[:, 1:] + reach[:, None])
+        seen = np.flatnonzero((first < last) & (low < high).all(1))
+        tube, row, column = _pixels(low[seen], high[seen])
+        tube = seen[tube]
+        away = (
+            np.stack([np.full(len(tube), height, np.float32), self.axis[row], self.axis[column]])
+            - self.start.T[:, tube]
+        )
+        direction, radius = self.direction.T[:, tube], self.radius[tube]
+        away -= direction * np.clip((away * direction).sum(0), 0, self.length[tube])
+        inside = np.clip((radius - np.sqrt((away**2).sum(0))) / self.soft + 0.5, 0, 1)
+        inside *= np.minimum(1, 1.4 / self.soft * radius)  # a tube thinner than a pixel does not fill it
         filled = np.zeros((len(self.axis), len(self.axis)), np.float32)
-        for v in np.flatnonzero((first < last) & (low < high).all(1)):
-            box = slice(low[v, 0], high[v, 0]), slice(low[v, 1], high[v, 1])
-            rise = height - self.start[v, 0]
-            rows, columns = self.axis[box[0], None] - self.start[v, 1], self.axis[None, box[1]] - self.start[v, 2]
-            up, down, across = self.direction[v]
-            along = np.clip(rise * up + rows * down + columns * across, 0, self.length[v])
-            away = np.sqrt((rise - along * up) ** 2 + (rows - along * down) ** 2 + (columns - along * across) ** 2)
-            full = min(1.0, 1.4 * self.radius[v] / self.soft)  # a tube thinner than a pixel does not fill it
-            inside = full * np.clip((self.radius[v] - away) / self.soft + 0.5, 0, 1)
-            np.maximum(filled[box], inside, out=filled[box])
+        np.maximum.at(filled, (row, column), inside.astype(np.float32))
         return filled
+
+
+def _pixels(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """All pixels of all boxes [low, high), (N, 2) each, in one list: whose box it is, its row, its column.
+
+    The boxes are many and small, and one pass over their pixels is far quicker than a pass over the boxes.
+    """
+    heights, widths = (high - low).T
+    counts = heights * widths
+    box = np.repeat(np.arange(len(low)), counts)
+    within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    row, column = np.divmod(within, widths[box])
+    return box, low[box, 0] + row, low[box, 1] + column
 
 
 def _unit(vectors: np.ndarray) -> np.ndarray:

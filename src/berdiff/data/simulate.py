@@ -62,7 +62,7 @@ def _nodule(
     soft *= 0.95 / max(soft.max(), 0.3)  # the smallest nodules must not be blurred away
     size = max(inside.shape[1:])
     chance, grain = (field(generator, size, scale)[: inside.shape[1], : inside.shape[2]] for scale in (3.0, 2.0))
-    if spiculation > 1.5:
+    if spiculation > 1.5 and share.any():
         soft += (spiculation - 1) / 4 * _spicules(soft, share, nodule.scan.spacing, generator)
     edge = 0.45 + 0.12 * chance
     cover = _step(soft - edge, 0.07 + 0.025 * (5 - margin))
@@ -83,13 +83,16 @@ def _nodule(
 
 
 def _box(shares: np.ndarray) -> tuple[slice, slice]:
-    """The rows and columns of the window that the nodule can reach."""
+    """The rows and columns of the window that the nodule can reach; all, if it lies outside a small window."""
     marked = shares.max(0) > 0
-    box = []
-    for axis in (1, 0):
-        found = np.flatnonzero(marked.any(axis))
-        box.append(slice(max(0, int(found[0]) - MARGIN), int(found[-1]) + MARGIN + 1))
-    return box[0], box[1]
+    if not marked.any():
+        return slice(None), slice(None)
+    rows, columns = np.flatnonzero(marked.any(1)), np.flatnonzero(marked.any(0))
+    low, high = (
+        np.maximum(0, [rows[0] - MARGIN, columns[0] - MARGIN]),
+        [rows[-1] + MARGIN + 1, columns[-1] + MARGIN + 1],
+    )
+    return slice(low[0], high[0]), slice(low[1], high[1])
 
 
 def _step(level: np.ndarray, width: float) -> np.ndarray:

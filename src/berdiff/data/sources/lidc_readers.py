@@ -42,7 +42,7 @@ def read(path: Path | None, options: Options) -> Reading:
         raise InputError(f"--seed: expected 0 or more, found {options.seed}")
     if options.patients is not None and options.patients < 1:
         raise InputError(f"--patients: expected 1 or more, found {options.patients}")
-    found = [nodule for scan in read_scans() for nodule in nodules(scan)]
+    found = [nodule for scan in read_scans() for nodule in nodules(scan) if nodule.zs]
     if options.patients is not None:
         kept = set(sorted({nodule.scan.patient for nodule in found})[: options.patients])
         found = [nodule for nodule in found if nodule.scan.patient in kept]
@@ -52,24 +52,20 @@ def read(path: Path | None, options: Options) -> Reading:
         raters=READERS,
         size=(options.size, options.size),
         dtype="uint8",
-        total=None,  # a contour around no pixel leaves an empty mask, so only drawing them all tells the number
+        total=sum(len(nodule.zs) for nodule in found),
         cases=(case for nodule in found for case in _cases(nodule, options)),
         notes=(NOTE,),
     )
 
 
 def _cases(nodule: Nodule, options: Options) -> Iterator[Case]:
-    scan, window = nodule.scan, nodule.window(options.size)
-    drawn = [(z, nodule.masks(z, window)) for z in nodule.zs]
-    drawn = [(z, masks) for z, masks in drawn if masks.any()]
-    if not drawn:
-        return
-    zs = [z for z, _ in drawn]
-    shares = np.stack([masks.sum(0, dtype=np.float32) for _, masks in drawn]) / len(nodule.annotations)
+    scan, window, zs = nodule.scan, nodule.window(options.size), nodule.zs
+    drawn = [nodule.masks(z, window) for z in zs]
+    shares = np.stack([masks.sum(0, dtype=np.float32) for masks in drawn]) / len(nodule.annotations)
     # A stream of its own for each nodule: its picture depends on no other.
     generator = np.random.default_rng([options.seed, scan.number, nodule.number])
     images = to_uint8(simulate(nodule, zs, shares, window, generator), *LUNG_WINDOW)
-    for (z, masks), image in zip(drawn, images, strict=True):
+    for z, masks, image in zip(zs, drawn, images, strict=True):
         index = int(np.abs(scan.zs - z).argmin())
         yield Case(
             name=f"{scan.patient}/scan-{scan.number}/nodule-{nodule.number}/slice-{index}",
