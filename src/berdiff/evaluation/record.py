@@ -33,10 +33,12 @@ class Record:
         file = self.folder / "settings.json"
         if file.is_file():
             _refuse_other(file, settings)
-        elif self.folder.is_dir() and any(self.folder.iterdir()):
+        elif self.folder.is_dir() and any(not f.match(".settings.json.*.part") for f in self.folder.iterdir()):
             raise InputError(f"{folder}: expected a new folder or one of this evaluation, found other files in it")
         else:
             write_text(file, _json(settings))
+        for leftover in self.folder.glob("**/.*.part"):  # half written when it was killed; the folder is ours
+            leftover.unlink(missing_ok=True)
 
     # --- while it runs -----------------------------------------------------------------------------------------------
 
