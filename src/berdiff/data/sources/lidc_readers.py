@@ -42,10 +42,11 @@ def read(path: Path | None, options: Options) -> Reading:
         raise InputError(f"--seed: expected 0 or more, found {options.seed}")
     if options.patients is not None and options.patients < 1:
         raise InputError(f"--patients: expected 1 or more, found {options.patients}")
-    found = [nodule for scan in read_scans() for nodule in nodules(scan) if nodule.zs]
+    scans = [scan for scan in read_scans() if scan.annotations]
     if options.patients is not None:
-        kept = set(sorted({nodule.scan.patient for nodule in found})[: options.patients])
-        found = [nodule for nodule in found if nodule.scan.patient in kept]
+        kept = set(sorted({scan.patient for scan in scans})[: options.patients])
+        scans = [scan for scan in scans if scan.patient in kept]
+    found = [nodule for scan in scans for nodule in nodules(scan) if nodule.zs]
     return Reading(
         channels=("ct",),
         targets=("nodule",),
