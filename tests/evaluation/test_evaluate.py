@@ -222,6 +222,17 @@ def test_what_a_kill_left_half_written_is_removed(tmp_path):
     assert not list(tmp_path.glob("**/.*"))
 
 
+def test_settings_that_did_not_work_do_not_refuse_better_ones(tmp_path):
+    with pytest.raises(InputError):
+        evaluate(Blur(targets=2), MemoryStore(), tmp_path / "e", SETTINGS)
+    assert not (tmp_path / "e").exists()
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(Blur(), MemoryStore(), tmp_path / "e", SETTINGS, progress=_interrupt_at(4))
+    (tmp_path / "e" / "parts" / "00000.json").unlink()  # killed before the first batch was whole
+    evaluate(Blur(), MemoryStore(), tmp_path / "e", replace(SETTINGS, seed=5))
+    assert json.loads((tmp_path / "e" / "settings.json").read_text())["seed"] == 5
+
+
 def test_a_damaged_part_is_named(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         evaluate(Blur(), MemoryStore(), tmp_path / "e", SETTINGS, progress=_interrupt_at(8))
