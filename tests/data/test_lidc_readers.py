@@ -50,7 +50,7 @@ def test_a_picture_depends_on_its_nodule_and_the_seed_alone(some):
     for first, again in zip(cases, read(None, Options(patients=1)).cases, strict=False):
         assert first.name == again.name
         np.testing.assert_array_equal(first.image, again.image)
-    other = next(read(None, Options(patients=1, seed=1)).cases)
+    other = next(read(None, Options(patients=1, ct_seed=1)).cases)
     assert (other.image != cases[0].image).any()
     np.testing.assert_array_equal(other.masks, cases[0].masks)
 
@@ -77,7 +77,7 @@ def test_all_of_it_is_made_with_1_to_4_readers_a_slice():
 
 @pytest.mark.parametrize(
     ("options", "word"),
-    [(Options(size=16), "--size"), (Options(seed=-1), "--seed"), (Options(patients=0), "--patients")],
+    [(Options(size=16), "--size"), (Options(ct_seed=-1), "--ct-seed"), (Options(patients=0), "--patients")],
 )
 def test_bad_options(options, word):
     with pytest.raises(InputError, match=word):
