@@ -1,7 +1,7 @@
 """The store: what was put in comes out, for zarr and for us, from any address and in any process."""
 
 import multiprocessing
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -123,6 +123,15 @@ def test_many_processes(address, method):
     expected = [_sum(store, i) for i in range(10)]
     with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context(method)) as pool:
         assert list(pool.map(_sum, [store] * 10, range(10))) == expected
+
+
+def test_many_threads(address):
+    """The first reads race to open the store; all must see the same."""
+    expected = [_sum(Store.open(address), i) for i in range(10)]
+    for _ in range(5):
+        store = Store.open(address)
+        with ThreadPoolExecutor(8) as pool:
+            assert list(pool.map(_sum, [store] * 40, list(range(10)) * 4)) == expected * 4
 
 
 def test_an_index_outside_is_an_error(address):
