@@ -9,7 +9,8 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor
 
-from berdiff.diffusion.sampling import Sampler, sample_generators
+from berdiff.diffusion.sampling import Sampler
+from berdiff.evaluation import core
 from berdiff.files import whole_file
 from berdiff.metrics import ged, hm_iou
 from berdiff.training.config import ValidationConfig
@@ -31,10 +32,9 @@ class Cases:
 
 def draw(segmenter: Any, cases: Cases, chosen: list[int], n: int, steps: int, seed: int, fabric: Fabric) -> Tensor:
     """n masks of each chosen case `(len(chosen), n, K, H, W)` on the CPU; the same whatever is drawn beside them."""
-    generators = sample_generators(seed, [cases.names[i] for i in chosen], n, fabric.device)
-    image = cases.images[chosen].to(fabric.device)
+    names = [cases.names[i] for i in chosen]
     with fabric.autocast():
-        return segmenter.sample(image, n, generators, Sampler(steps=steps)).cpu()
+        return core.draw(segmenter, cases.images[chosen], names, n, Sampler(steps=steps), seed, fabric.device)
 
 
 def score(fabric: Fabric, segmenter: Any, cases: Cases, config: ValidationConfig, seed: int) -> dict[str, float]:
