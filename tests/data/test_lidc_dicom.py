@@ -100,13 +100,13 @@ def test_other_modalities_are_left_out_and_a_foreign_series_is_refused(tmp_path,
 
 def test_missing_and_doubled_slices_are_told_and_refused_when_strict(tmp_path, nodule):
     z = nodule.zs[2]
-    write(tmp_path, z, "late", InstanceNumber=7)
-    write(tmp_path, z, "early", InstanceNumber=3)
+    write(tmp_path, z, "a", InstanceNumber=7)
+    write(tmp_path, z, "b", InstanceNumber=3)
     reading = read(tmp_path, Options())
-    assert [case.source for case in reading.cases] == ["deep/er/early.dcm"]
+    assert [case.source for case in reading.cases] == ["deep/er/b.dcm"]
     assert "1 slices are there twice" in reading.notes[1]
-    refused(tmp_path, "late.dcm", "early.dcm", "one file a slice", options=Options(strict=True))
-    (tmp_path / "deep" / "er" / "late.dcm").unlink()
+    refused(tmp_path, "a.dcm", "b.dcm", "one file a slice", options=Options(strict=True))
+    (tmp_path / "deep" / "er" / "a.dcm").unlink()
     refused(tmp_path, "expected a file for the marked slice at z", SERIES, options=Options(strict=True))
 
 
