@@ -119,7 +119,7 @@ def test_the_image_tells_the_nodule_but_no_single_reader(drawn):
         if masks.any((1, 2)).all():
             overlaps.append(best_overlaps(picture(nodule, k)[z], masks))
     assert len(overlaps) > 20
-    # Two readers overlap by 0.78. An image of the bare shares has a quarter of the readers above 0.95, one of the smooth
+    # Two readers overlap by 0.78. An image of the bare shares has a quarter of the readers above 0.95, one of smooth
     # shares without chance a tenth.
     assert 0.75 < np.median(overlaps) < 0.88
     assert np.mean(np.array(overlaps) > 0.95) < 0.05
