@@ -26,9 +26,9 @@ def cases():
 
 @pytest.fixture
 def address(cases, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A store of 10 cases in shards of 4, so that the last shard is not full."""
+    """A store of 10 cases in shards of 3: the last is not full, and a place in a shard has now more, now fewer readers."""
     monkeypatch.setattr(preparing, "find_source", lambda name: as_source(cases))
-    monkeypatch.setattr(preparing, "SHARD", 4)
+    monkeypatch.setattr(preparing, "SHARD", 3)
     preparing.prepare("made", None, tmp_path / "s.zarr")
     return tmp_path / "s.zarr"
 
@@ -123,6 +123,20 @@ def test_many_processes(address, method):
     expected = [_sum(store, i) for i in range(10)]
     with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context(method)) as pool:
         assert list(pool.map(_sum, [store] * 10, range(10))) == expected
+
+
+def test_a_fork_opens_the_files_again(address):
+    """Network sessions of the parent must not be used in a child."""
+    store = Store.open(address)
+    store.read([0])
+    parents = store._arrays()[0].fs
+    context = multiprocessing.get_context("fork")
+    here, there = context.Pipe()
+    child = context.Process(target=lambda: there.send((store._arrays()[0].fs is parents, _sum(store, 3))))
+    child.start()
+    assert here.recv() == (False, _sum(store, 3))
+    child.join()
+    assert store._arrays()[0].fs is parents
 
 
 def test_many_threads(address):
