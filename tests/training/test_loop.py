@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from berdiff.data.store import open_store
@@ -274,15 +275,24 @@ def test_out_of_memory_says_what_to_lower(store: Path, tmp_path: Path) -> None:
         _train(store, tmp_path / "run", Troubled(range(6, 7), _out_of_memory))
 
 
-def test_a_full_disk_stops_the_run_with_the_last_checkpoint_whole(store: Path, tmp_path: Path, monkeypatch) -> None:
-    run, write = tmp_path / "run", checkpoint.write
+@pytest.mark.parametrize(
+    ("module", "name", "error"),
+    [
+        (checkpoint, "write", OSError(28, "No space left on device")),
+        (loop.model_folder, "save", SafetensorError("Error while serializing: I/O error: ... (os error 28)")),
+    ],
+)
+def test_a_full_disk_stops_the_run_with_the_last_checkpoint_whole(
+    store: Path, tmp_path: Path, monkeypatch, module, name: str, error: Exception
+) -> None:
+    run, write = tmp_path / "run", getattr(module, name)
 
-    def full(folder, step, *rest):
-        if step > 8:
-            raise OSError(28, "No space left on device")
-        return write(folder, step, *rest)
+    def full(*args):
+        if (run / "checkpoints/step-00000008").exists():
+            raise error
+        return write(*args)
 
-    monkeypatch.setattr(loop.checkpoint, "write", full)
+    monkeypatch.setattr(module, name, full)
     words = r"no room on the disk for the run in .* \(No space left on device\); the checkpoint of step 8 is whole"
     with pytest.raises(RunStopped, match=words):
         _train(store, run)

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -45,7 +44,7 @@ def write(folder: Path, step: int, tensors: Tensors, state: Mapping[str, Any], k
         digests = {}
         for name in PARTS:
             file = part / f"{name}.safetensors"
-            _save(tensors[name], file)
+            save_file({key: value.contiguous() for key, value in tensors[name].items()}, file)
             digests[file.name] = _sha256(file)
             _to_disk(file)
         body = {"state": dict(state), "sha256": digests}
@@ -117,14 +116,6 @@ def clean(run: Path, newest_whole: int, keep: int) -> None:
 def _prune(folder: Path, keep: int) -> None:
     for old in found(folder)[:-keep]:
         shutil.rmtree(old)
-
-
-def _save(tensors: Mapping[str, Tensor], file: Path) -> None:
-    try:
-        save_file({name: value.contiguous() for name, value in tensors.items()}, file)
-    except SafetensorError as error:  # it wraps what the operating system said: `... (os error 28)`
-        number = re.search(r"os error (\d+)", str(error))
-        raise OSError(int(number[1]) if number else 0, str(error)) from error
 
 
 def _to_disk(path: Path) -> None:

@@ -1,6 +1,8 @@
 """Why a run ends before its time, each in one sentence."""
 
 import errno
+import os
+import re
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -8,6 +10,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 import torch
+from safetensors import SafetensorError
 
 
 class RunStopped(RuntimeError):
@@ -46,10 +49,17 @@ def disk_errors_as_sentence(what: str, safe: Callable[[], str]) -> Iterator[None
     """A full disk, a file too large or a quota: RunStopped that tells what was being written and what is safe."""
     try:
         yield
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+    except (OSError, SafetensorError) as error:
+        number = error.errno if isinstance(error, OSError) else _number_in(error)
+        if number not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise
-        raise RunStopped(f"no room on the disk for {what} ({error.strerror or error}); {safe()}") from error
+        raise RunStopped(f"no room on the disk for {what} ({os.strerror(number)}); {safe()}") from error
+
+
+def _number_in(error: SafetensorError) -> int | None:
+    """safetensors hands on what the operating system said only as text: `... (os error 28)`."""
+    found = re.search(r"os error (\d+)", str(error))
+    return int(found[1]) if found else None
 
 
 @contextmanager
