@@ -67,9 +67,10 @@ def lidc_cpu() -> TrainConfig:
         recipe="lidc-cpu",
         model=ModelConfig(preset="small", time_sampling="stratified"),
         data=DataConfig(crop=64, augment=True),
-        optim=OptimConfig(lr=5e-4, warmup_steps=200, clip_norm=1.0, ema_decay=0.998),
-        loop=LoopConfig(batch_size=32, max_steps=20_000, max_minutes=30, checkpoint_every=250, log_every=25),
-        validation=ValidationConfig(every=500, cases=32),
+        optim=OptimConfig(lr=5e-4, warmup_steps=200, clip_norm=1.0, ema_decay=0.999),
+        # in a fixed time, many small steps teach more than few large ones
+        loop=LoopConfig(batch_size=8, max_steps=100_000, max_minutes=30, checkpoint_every=500, log_every=50),
+        validation=ValidationConfig(every=1000, cases=32),
     )
 
 

@@ -31,6 +31,7 @@ def jumps(x: Tensor) -> Tensor:
 
 FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {"smooth": smooth, "jumps": jumps}
 KERNELS = ("bernoulli", "gaussian")
+AT_ONCE = 5  # samples of each point that go through the network together
 
 
 @dataclass(frozen=True)
@@ -126,25 +127,33 @@ def _train(config: ToyConfig, name: str, kernel: str, progress: Callable[[int], 
 @torch.no_grad()
 def _estimate(config: ToyConfig, net: SeedsMLP, kernel: str, grid: Tensor) -> Tensor:
     """The mean of `samples` masks at each point `(points,)` -> `(seeds, points)`."""
-    schedule = linear(config.T)
-    x = grid.repeat_interleave(config.samples).expand(config.seeds, -1)
     generator = torch.Generator().manual_seed(1)
+    x = grid.repeat(AT_ONCE).expand(config.seeds, -1)
+    total = torch.zeros(config.seeds, config.points)
+    for first in range(0, config.samples, AT_ONCE):  # all at once, every activation is freshly mapped memory: slower
+        count = min(AT_ONCE, config.samples - first)
+        y0 = _sample(config, net, kernel, x[:, : count * config.points], generator)
+        total += y0.reshape(config.seeds, count, config.points).sum(1)
+    return total / config.samples
+
+
+def _sample(config: ToyConfig, net: SeedsMLP, kernel: str, x: Tensor, generator: torch.Generator) -> Tensor:
+    """One y0 for each x `(seeds, M)`."""
+    schedule = linear(config.T)
     # the last step is sampled, so that the mean is a probability; the Gaussian's last step has no noise in it
     sampler = Sampler(steps=config.steps, last_step="sample")
     if kernel == "bernoulli":
-        y0 = sample(
+        return sample(
             schedule,
             sampler,
             lambda y_t, t: bernoulli.predict_y0(y_t, net(y_t, t, x).sigmoid()),
             initial_noise(x.shape, generator, x),
             generator,
         )
-    else:
-        y0 = gaussian.sample(
-            schedule,
-            replace(sampler, sigma=0.0),  # DDIM as published
-            lambda y_t, t: net((y_t + 1) / 2, t, x),
-            gaussian.normal(x.shape, generator, x),
-            generator,
-        )
-    return y0.reshape(config.seeds, config.points, config.samples).mean(-1)
+    return gaussian.sample(
+        schedule,
+        replace(sampler, sigma=0.0),  # DDIM as published
+        lambda y_t, t: net((y_t + 1) / 2, t, x),
+        gaussian.normal(x.shape, generator, x),
+        generator,
+    )
