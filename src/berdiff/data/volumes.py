@@ -57,7 +57,7 @@ def shape_of_dicom(folder: str | Path) -> tuple[int, ...]:
     if first.orientation is None:
         raise InputError(f"{first.path}: expected the DICOM tag ImageOrientationPatient, found none")
     across, down = np.reshape(first.orientation, (2, 3))
-    affine = _dicom_affine(across, down, np.cross(across, down), np.zeros(3))
+    affine = dicom_affine(across, down, np.cross(across, down), np.zeros(3))
     return _upright_shape(Path(folder), (first.shape[1], first.shape[0], len(headers)), affine)
 
 
@@ -83,7 +83,7 @@ def read_dicom(folder: str | Path) -> Volume:
     step = (
         normal / (len(series.hu) - 1) if len(series.hu) > 1 else np.cross(across, down) * np.nan_to_num(between, nan=1)
     )
-    affine = _dicom_affine(across * column, down * row, step, series.positions[0])
+    affine = dicom_affine(across * column, down * row, step, series.positions[0])
     return upright(Path(folder), series.hu.T, affine)
 
 
@@ -167,7 +167,7 @@ def _upright_shape(path: Path, shape: tuple[int, ...], affine: np.ndarray) -> tu
     return (*shape[3:], *reversed(turned))
 
 
-def _dicom_affine(column: np.ndarray, row: np.ndarray, step: np.ndarray, origin: np.ndarray) -> np.ndarray:
+def dicom_affine(column: np.ndarray, row: np.ndarray, step: np.ndarray, origin: np.ndarray) -> np.ndarray:
     """(column, row, slice) -> millimetres as NIfTI counts them: right and front, where DICOM has left and back."""
     affine = np.eye(4)
     affine[:3] = np.stack([column, row, step, origin], axis=1)
