@@ -24,14 +24,13 @@ class Opened:
 
 def open_model(path: str | Path, device: str = "cpu") -> Opened:
     """A run's model is in RUN/model (its weights of record); a model that lies in a run still knows that run."""
-    path = Path(path)
     _check_device(device)
-    if not path.is_dir():
-        raise InputError(f"{path}: expected the folder of a run or of a model, found none")
-    model, run = (path / "model", path) if (path / "model").is_dir() else (path, path.resolve().parent)
+    model = folder.resolve(path)
+    run = model.resolve().parent
     data = _trained_on(run / "config.json") if model.resolve().name == "model" else {}
     segmenter = folder.load(model, device)
-    return Opened(segmenter, (run if data else model).resolve().name, data.get("crop"), data.get("store"))
+    crop = data["crop"] if data else min(segmenter.about.get("size") or [0]) or None
+    return Opened(segmenter, (run if data else model.resolve()).name, crop, data.get("store"))
 
 
 def _check_device(device: str) -> None:

@@ -112,7 +112,23 @@ def make_segmenter(config: TrainConfig, store: Store, size: tuple[int, int]) -> 
             f"--data.crop: expected height and width in multiples of {stride} for the network {model.preset}, "
             f"found {size[0]}x{size[1]}"
         )
+    segmenter.about = about(store, size)
     return segmenter
+
+
+def about(store: Store, size: tuple[int, int]) -> dict[str, Any]:
+    """What goes with the weights, so that an image can later be shown to them as they know it."""
+    options = store.manifest.options
+    return {
+        "size": list(size),
+        "channels": list(store.channels),
+        "targets": list(store.targets),
+        "window": list(options["window"]) if options.get("window") else None,
+        "scale": "brain" if store.manifest.source == "brats" else options.get("scale", "auto"),
+        "tails": options.get("tails", 1.0),
+        "data": store.manifest.source,
+        "notes": list(store.notes),
+    }
 
 
 def read_cases(store: Store, config: TrainConfig, size: tuple[int, int]) -> Cases:
