@@ -91,6 +91,10 @@ class Result:
 
     def measurements(self) -> dict[str, dict[str, Any]]:
         """For each target: the probability of a finding, area or volume, and longest diameter, with quantiles."""
+        return self._measurements
+
+    @cached_property
+    def _measurements(self) -> dict[str, dict[str, Any]]:
         return {
             target: summary.measure(self.samples[:, number], self.spacing) for number, target in enumerate(self.targets)
         }

@@ -1,8 +1,8 @@
 """A model as a folder: `config.json` (what it is) and `model.safetensors` (its weights). No code is in either.
 
-The configuration's `about` says what the weights were trained on, so that an image can be shown to them as they know it:
-`size` [H, W], `channels` and `targets` (names), `window` [low, high] of a raw CT in Hounsfield units or null, `scale` and
-`tails` for other values (see `inference.intensity`), `data` (the source's name) and `notes`. Each may be missing.
+The configuration's `about` says what the weights were trained on, so that an image can be shown to them as they know
+it: `size` [H, W], `channels` and `targets` (names), `window` [low, high] of a raw CT in Hounsfield units or null, `scale`
+and `tails` for other values (see `inference.intensity`), `data` (the source's name) and `notes`. Each may be missing.
 """
 
 import hashlib
@@ -91,7 +91,8 @@ def save(segmenter: Any, folder: str | Path, about: dict[str, Any] | None = None
 
 
 def load(folder: str | Path, device: str = "cpu") -> Any:
-    """The `Segmenter` of a model folder (or of what `resolve` takes), ready to sample; its `about` is a dict.
+    """The `Segmenter` of a model folder (or of what `resolve` takes), ready to sample, with `about` (a dict) and
+    `weights_sha256`.
 
     Anything wrong with the folder is one `InputError`.
     """
@@ -117,6 +118,7 @@ def load(folder: str | Path, device: str = "cpu") -> Any:
     except (ValueError, RuntimeError, SafetensorError) as error:
         raise InputError(f"{folder}: expected weights that fit the configuration, found: {error}") from error
     segmenter.about = _about(config, config_file)
+    segmenter.weights_sha256 = config["weights_sha256"]
     return segmenter.to(device).eval()
 
 
