@@ -51,7 +51,7 @@ def write_dicom_seg(folder: Path, result: Result, representatives: Sequence[Repr
             f"{result.name}: expected a DICOM input for dicom-seg, which refers to it, found {result.source.kind}"
         )
     images = [_source(path) for path in result.source.paths]
-    slices = result.samples.shape[2] if result.volume else 1
+    slices = result.source.shape[0] if result.volume else 1  # as stored: an upright volume may be cut another way
     if slices != len(images):
         raise InputError(f"{result.name}: expected {slices} DICOM files, one a slice, found {len(images)}")
     identity = _identity(result, images)

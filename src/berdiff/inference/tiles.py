@@ -47,7 +47,7 @@ class View:
 
 def best_view(result: Result) -> View:
     """The slice with most of the finding, and a square around all masks in it; the whole plane if that is small."""
-    touched = result.samples.any(axis=(0, 1))
+    touched: np.ndarray = np.asarray(result.samples.any(axis=(0, 1)))
     number = None
     if touched.ndim == 3:
         number = best_slice(result)
