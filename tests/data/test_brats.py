@@ -1,68 +1,16 @@
 """BraTS: the three layouts give the same cases, the paper's rules do what they say, each defect is one sentence."""
 
-import json
-
 import nibabel
 import numpy as np
 import pytest
+from brats_writer import PARTS, SHAPE, SMALL, case_folder, cases, decathlon, save, scan, slices
 
+from berdiff.data.prepare import prepare
 from berdiff.data.sources.brats import Options, intensity_limits, read, scaled
 from berdiff.data.split import split_patients
+from berdiff.data.store import open_store
+from berdiff.data.verify import verify
 from berdiff.errors import InputError
-
-LPS = np.diag([-1.0, -1, 1, 1])
-SHAPE = (6, 20, 24)  # (slice, row, column)
-SMALL = {"bottom": 1, "top": 2, "size": (16, 16)}
-PARTS = ("t1", "t1ce", "t2", "flair", "seg")
-
-
-def scan(seed=0):
-    """Four sequences and labels, upright; slice 4 and up have no tumour, sequences have ranges of their own."""
-    rng = np.random.default_rng(seed)
-    brain = np.zeros(SHAPE, bool)
-    brain[:, 3:17, 4:20] = True
-    made = {name: brain * rng.integers(100, 900 + 500 * i, SHAPE) for i, name in enumerate(PARTS[:4])}
-    seg = np.zeros(SHAPE, np.uint8)
-    seg[:4, 6:12, 8:16] = rng.choice([1, 2, 4], (4, 6, 8))
-    return {**{name: volume.astype(np.int16) for name, volume in made.items()}, "seg": seg}
-
-
-def save(path, stored, affine=LPS):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    nibabel.save(nibabel.Nifti1Image(stored, affine), path)
-
-
-def case_folder(root, name="BraTS2021_00001", seed=0, suffix=".nii.gz", skip=(), **replaced):
-    for part, volume in {**scan(seed), **replaced}.items():
-        if part not in skip:
-            save(root / name / f"{name}_{part}{suffix}", volume.T)
-    return root
-
-
-def decathlon(root, name="BRATS_001", seed=0):
-    parts = scan(seed)
-    save(root / "imagesTr" / f"{name}.nii.gz", np.stack([parts[k].T for k in ("flair", "t1", "t1ce", "t2")], axis=-1))
-    labels = np.zeros(SHAPE, np.uint8)
-    for ours, theirs in ((2, 1), (1, 2), (4, 3)):  # edema, core, enhancing: by dataset.json of Task01_BrainTumour
-        labels[parts["seg"] == ours] = theirs
-    save(root / "labelsTr" / f"{name}.nii.gz", labels.T)
-    (root / "labelsTr" / f"._{name}.nii.gz").write_bytes(b"mac")  # the published archive has such files
-    (root / "imagesTr" / f"._{name}.nii.gz").write_bytes(b"mac")
-    return root
-
-
-def slices(root, name="brats_train_001", seed=0, folder="training", skip=(), numbers=range(SHAPE[0]), first=79):
-    """Single slices by the number in the whole scan, the lowest being `first`."""
-    for z in numbers:
-        for part, volume in scan(seed).items():
-            if part not in skip:
-                target = root / folder / f"{name}-{z}" / f"{name}_{part}_{first + z:03d}_w.nii.gz"
-                save(target, volume[z].astype(float), np.eye(4))
-    return root
-
-
-def cases(root, **options):
-    return list(read(root, Options(**{**SMALL, **options})).cases)
 
 
 def test_the_rules_by_hand(tmp_path):
@@ -222,193 +170,24 @@ def test_a_patient_in_two_splits_is_refused(tmp_path):
         cases(tmp_path)
 
 
-@pytest.mark.parametrize("part", PARTS)
-def test_a_missing_file_is_told_before_the_work(tmp_path, part):
-    case_folder(tmp_path, "B_1")
-    case_folder(tmp_path, "B_2", skip=(part,))
-    with pytest.raises(InputError, match=rf"B_2: expected a {part} file beside B_2_\w+\.nii\.gz, found only"):
-        read(tmp_path, Options(**SMALL))
-
-
-def test_a_sequence_that_is_not_wanted_may_be_missing(tmp_path):
-    case_folder(tmp_path, skip=("t1ce",))
-    assert len(cases(tmp_path, sequences=("t1", "flair"))) == 3
-
-
-def test_a_missing_slice_file(tmp_path):
-    slices(tmp_path)
-    (tmp_path / "training" / "brats_train_001-2" / "brats_train_001_t2_081_w.nii.gz").unlink()
-    with pytest.raises(InputError, match="brats_train_001-2: expected a t2 file beside"):
-        read(tmp_path, Options(**SMALL))
-
-
 @pytest.mark.parametrize("make", [case_folder, decathlon, slices])
-def test_an_empty_folder(tmp_path, make):
-    with pytest.raises(InputError, match=r"expected BraTS cases .* found none"):
-        read(tmp_path, Options())
-    with pytest.raises(InputError, match="found nothing"):
-        read(tmp_path / "nowhere", Options())
-    make(tmp_path)
-    with pytest.raises(InputError, match="expected slices between the bottom 155 and the top 26, found none"):
-        read(tmp_path, Options(bottom=155))
+def test_a_store_keeps_patients_apart(tmp_path, make):
+    for i in range(6):
+        make(tmp_path / "data", f"B_{i}", seed=i)
+    prepare("brats", tmp_path / "data", tmp_path / "out.zarr", Options(**SMALL), val=0.2, test=0.2)
+    assert verify(tmp_path / "out.zarr") == []
+    table = open_store(tmp_path / "out.zarr").cases
+    assert len(set(table.patient)) == 6
+    assert set(table.split) == {"train", "val", "test"}
+    assert len(set(zip(table.patient, table.split, strict=True))) == 6
 
 
-def test_no_images_for_the_decathlon(tmp_path):
-    (tmp_path / "imagesTr").mkdir()
-    with pytest.raises(InputError, match="imagesTr: expected 4D NIfTI files, found none"):
-        read(tmp_path, Options())
-
-
-def bad_labels(root):
-    seg = scan()["seg"].copy()
-    seg[0, 0, 0] = 3
-    case_folder(root, seg=seg)
-
-
-def bad_nan(root):
-    t2 = scan()["t2"].astype(np.float32)
-    t2[2, 5, 5] = np.nan
-    case_folder(root, t2=t2)
-
-
-def bad_shape(root):
-    case_folder(root, flair=scan()["flair"][:, 1:])
-
-
-def bad_zeros(root):
-    case_folder(root, t1=np.zeros(SHAPE, np.int16))
-
-
-def bad_constant(root):
-    case_folder(root, t1=(scan()["t1"] > 0).astype(np.int16))
-
-
-def bad_cut(root):
-    case_folder(root)
-    path = root / "BraTS2021_00001" / "BraTS2021_00001_t1.nii.gz"
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-
-
-def bad_foreign(root):
-    case_folder(root)
-    (root / "BraTS2021_00001" / "BraTS2021_00001_t1.nii.gz").write_text("not an image")
-
-
-def bad_place(root):
-    case_folder(root)
-    affine = LPS.copy()
-    affine[2, 3] = 30
-    save(root / "BraTS2021_00001" / "BraTS2021_00001_t2.nii.gz", scan()["t2"].T, affine)
-
-
-def bad_twice(root):
-    case_folder(root / "HGG")
-    case_folder(root / "LGG")
-
-
-def bad_mixture(root):
-    case_folder(root)
-    slices(root)
-
-
-def bad_slice_size(root):
-    slices(root)
-    save(root / "training/brats_train_001-3/brats_train_001_t1_082_w.nii.gz", np.ones((20, 23)), np.eye(4))
-
-
-def bad_link(root):
-    outside = root.parent / "outside"
-    case_folder(outside, "B_9")
-    case_folder(root, skip=("t1",))
-    (root / "BraTS2021_00001" / "BraTS2021_00001_t1.nii.gz").symlink_to(outside / "B_9" / "B_9_t1.nii.gz")
-
-
-def bad_linked_folder(root):
-    case_folder(root)
-    case_folder(root.parent / "outside", "B_9")
-    (root / "more").symlink_to(root.parent / "outside")
-
-
-def bad_no_labels(root):
-    slices(root, folder="testing", skip=("seg",))
-
-
-def bad_decathlon_labels(root):
-    decathlon(root)
-    save(root / "labelsTr" / "BRATS_001.nii.gz", np.full(SHAPE[::-1], 4, np.uint8))
-
-
-def bad_decathlon_missing(root):
-    decathlon(root)
-    (root / "labelsTr" / "BRATS_001.nii.gz").unlink()
-
-
-def bad_decathlon_channels(root):
-    decathlon(root)
-    save(root / "imagesTr" / "BRATS_001.nii.gz", np.ones((*SHAPE[::-1], 3), np.int16))
-
-
-def bad_decathlon_shape(root):
-    decathlon(root)
-    save(root / "labelsTr" / "BRATS_001.nii.gz", np.zeros((24, 20, 5), np.uint8))
-
-
-def bad_decathlon_order(root):
-    decathlon(root)
-    modality = {"0": "T1w", "1": "FLAIR", "2": "t1gd", "3": "T2w"}
-    (root / "dataset.json").write_text(json.dumps({"modality": modality}))
-
-
-def bad_decathlon_json(root):
-    decathlon(root)
-    (root / "dataset.json").write_text("[]")
-
-
-BAD = [
-    (bad_labels, r"_seg\.nii\.gz: expected the labels 0, 1, 2, 4, found 0, 1, 2, 3, 4"),
-    (bad_nan, r"_t2\.nii\.gz: expected finite values, found NaN"),
-    (bad_shape, r"_flair\.nii\.gz: expected 6x20x24 .* found 6x19x24"),
-    (bad_zeros, "sequence t1: expected a brain, found only zeros"),
-    (bad_constant, "sequence t1: expected intensities that differ, found 1"),
-    (bad_cut, r"_t1\.nii\.gz: expected a whole NIfTI file"),
-    (bad_foreign, r"_t1\.nii\.gz: expected a NIfTI file, found a damaged or foreign one"),
-    (bad_place, r"_t2\.nii\.gz: expected the same place in space as .*_seg\.nii\.gz, found it up to 30 mm away"),
-    (bad_twice, r"LGG.*: expected each case once, found it also as .*HGG"),
-    (bad_mixture, "expected whole volumes or 2D slices, found both"),
-    (bad_slice_size, r"_t1_082_w\.nii\.gz: expected 20x24 .* found 20x23"),
-    (bad_link, r"_t1\.nii\.gz: expected a path inside .* found one that leads to .*outside"),
-    (bad_linked_folder, "more: expected a path inside .* found one that leads to .*outside"),
-    (bad_no_labels, "expected cases with seg files, found none that have one"),
-    (bad_decathlon_labels, r"BRATS_001\.nii\.gz: expected the labels 0, 1, 2, 3, found 4"),
-    (bad_decathlon_missing, r"BRATS_001\.nii\.gz: expected the labels of imagesTr/BRATS_001\.nii\.gz"),
-    (bad_decathlon_channels, "expected the 4 channels FLAIR, T1w, T1gd, T2w, found 3"),
-    (bad_decathlon_shape, "labelsTr.*: expected 6x20x24 .* found 5x20x24"),
-    (bad_decathlon_order, r"dataset\.json: expected the modalities .* found"),
-    (bad_decathlon_json, r"dataset\.json: expected JSON with the entry 'modality'"),
-]
-
-
-@pytest.mark.parametrize(("make", "sentence"), BAD, ids=[make.__name__ for make, _ in BAD])
-def test_bad_input_is_one_sentence(tmp_path, make, sentence):
-    make(tmp_path / "data")
-    with pytest.raises(InputError, match=sentence) as error:
-        cases(tmp_path / "data")
-    assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        ({"sequences": ()}, "--sequences: expected one or more"),
-        ({"sequences": ("t1", "t1")}, "--sequences: expected one or more different"),
-        ({"bottom": -1}, "--bottom and --top: expected 0 or more, found -1 and 26"),
-        ({"size": (0, 224)}, "--size: expected two positive numbers, found 0 224"),
-        ({"tails": 50.0}, "--tails: expected a percentage from 0 to below 50, found 50"),
-    ],
-)
-def test_bad_options(tmp_path, options, sentence):
-    with pytest.raises(InputError, match=sentence):
-        read(tmp_path, Options(**options))
+def test_a_bad_case_at_the_end_leaves_no_store(tmp_path):
+    case_folder(tmp_path / "data", "B_0")
+    case_folder(tmp_path / "data", "B_1", t1=np.zeros(SHAPE, np.int16))
+    with pytest.raises(InputError, match="B_1, sequence t1"):
+        prepare("brats", tmp_path / "data", tmp_path / "out.zarr", Options(**SMALL))
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
 
 
 def test_a_real_case(shared_data):

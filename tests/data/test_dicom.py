@@ -126,9 +126,16 @@ def test_mixed_spacings(tmp_path):
     refused(lambda: read_series(tmp_path), "other.dcm", "PixelSpacing")
 
 
-def test_several_frames_or_channels(tmp_path):
-    path = write_slice(tmp_path / "multi.dcm", RAMP, NumberOfFrames=3)
-    refused(lambda: read_header(path), "multi.dcm", "3 frame")
+def test_several_frames(tmp_path):
+    write_slice(tmp_path / "multi.dcm", RAMP, NumberOfFrames=3)
+    refused(lambda: read_series(tmp_path), "multi.dcm", "3 frame")
+
+
+def test_other_modalities_are_left_out_when_one_is_asked_for(tmp_path):
+    write_slice(tmp_path / "0.dcm", RAMP, series="1.1")
+    write_slice(tmp_path / "seg.dcm", RAMP, series="1.2", Modality="SEG", NumberOfFrames=3)
+    assert list(headers_by_series(tmp_path, "CT")) == ["1.1"]
+    refused(lambda: headers_by_series(tmp_path, "MR"), "expected MR files in this folder, found none")
 
 
 def test_an_empty_folder_a_missing_one_and_a_file(tmp_path):

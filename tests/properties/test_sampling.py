@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from berdiff.diffusion import bernoulli, gaussian, sampling
@@ -16,6 +16,7 @@ from properties.brute_force import (
     bits,
     cases,
     chain,
+    early,
     get_schedule,
     maths,
     probabilities,
@@ -129,7 +130,9 @@ def test_an_oracle_is_recovered_from_gaussian_noise(name: str, sampler: Sampler,
 # --- one step --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.xfail(strict=True, reason="second reader: float32 loses the digits of 1 - a near t = 0")
 @given(cases(), bits, probabilities, probabilities)
+@example(early(5, 4), 1.0, 0.0, 1.0)
 @maths
 def test_step_prob_is_the_rule_it_names(case: Case, y_t: float, p: float, sigma: float) -> None:
     y, y0_hat = case.tensor([y_t]), case.tensor([p])
@@ -156,6 +159,18 @@ def test_the_last_step_thresholds_the_estimate(rule: str, y0_hat: float, y_t: fl
     sampler = Sampler(last_step="threshold", **RULES[rule])  # type: ignore[arg-type]
     args = torch.tensor([y_t], dtype=torch.float64), torch.tensor([y0_hat], dtype=torch.float64)
     assert float(sampling.step_prob(get_schedule("linear", 100), sampler, *args, 10, 0)) == (y0_hat >= 0.5)
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("s", [1, 2, 50])
+def test_only_the_last_step_thresholds(rule: str, s: int) -> None:
+    y_t, y0_hat = torch.tensor([0.0, 1.0, 0.0, 1.0]), torch.tensor([0.3, 0.3, 0.7, 0.7])
+    found = [
+        sampling.step_prob(get_schedule("linear", 100), Sampler(last_step=last, **RULES[rule]), y_t, y0_hat, 60, s)  # type: ignore[arg-type]
+        for last in ("threshold", "sample")
+    ]
+    assert torch.equal(*found)
+    assert bool(((found[0] > 0) & (found[0] < 1)).all())
 
 
 @pytest.mark.parametrize(("t", "s"), [(1000, 900), (500, 499), (100, 1), (2, 1), (100, 0)])

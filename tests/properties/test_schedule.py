@@ -4,11 +4,11 @@ import math
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 
 from berdiff.diffusion import schedule as schedules
 from berdiff.diffusion.schedule import NoiseSchedule
-from properties.brute_force import LENGTHS, Case, cases, get_schedule, maths
+from properties.brute_force import LENGTHS, Case, cases, early, get_schedule, maths
 
 
 @pytest.mark.parametrize("name", ["linear", "cosine"])
@@ -48,15 +48,17 @@ def test_nothing_of_the_mask_is_left_at_T(name: str, T: int) -> None:
     assert get_schedule(name, T).alpha_bar[-1] < 1e-4
 
 
+@pytest.mark.xfail(strict=True, reason="second reader: float32 loses the digits of 1 - a near t = 0")
 @given(cases())
+@example(early(2, 1))
 @maths
 def test_pair_is_the_respaced_step(case: Case) -> None:
     like = torch.zeros(3, 4, 5, dtype=case.dtype)
     a, b, alpha_bar_t = case.schedule.pair(case.t, case.s, like)
     direct = float(torch.prod(1 - case.schedule.beta[case.s + 1 : case.t + 1]))
-    assert math.isclose(float(a), direct, rel_tol=1e-6, abs_tol=1e-30)
-    assert math.isclose(float(a * b), float(alpha_bar_t), rel_tol=1e-5, abs_tol=1e-30)
-    assert a.dtype == b.dtype == alpha_bar_t.dtype == case.dtype
+    assert math.isclose(1 - float(a), 1 - direct, rel_tol=1e-9)
+    assert math.isclose(float(a * b), float(alpha_bar_t), rel_tol=1e-9)
+    assert a.ndim == b.ndim == alpha_bar_t.ndim == like.ndim
 
 
 def test_a_time_for_each_mask_broadcasts_from_the_left() -> None:
@@ -96,6 +98,12 @@ def test_a_pair_that_is_no_step_is_refused(t: int, s: int) -> None:
         schedule.pair(t, s, torch.zeros(1))
     with pytest.raises(ValueError, match="expected 0 <= s < t <= T = 10"):
         schedule.pair(torch.tensor([3, t]), torch.tensor([1, s]), torch.zeros(2))
+
+
+@pytest.mark.xfail(strict=True, reason="second reader: a float32 schedule is taken")
+def test_a_schedule_without_its_digits_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"alpha_bar: expected float64, found torch\.float32"):
+        NoiseSchedule(torch.tensor([1.0, 0.5]))
 
 
 def test_a_time_that_is_no_integer_is_refused() -> None:

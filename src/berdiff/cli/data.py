@@ -53,7 +53,7 @@ def prepare(argv: list[str]) -> None:
             getattr(asked, "path", None),
             asked.out,
             asked.source,
-            seed=asked.seed,
+            seed=asked.seed if hasattr(asked, "seed") else asked.source.seed,
             val=asked.val,
             test=asked.test,
             resplit=asked.resplit,
@@ -72,11 +72,15 @@ class _Path:
 
 
 @dataclasses.dataclass(frozen=True)
+class _Seed:
+    seed: int = 0
+    """Of the split by patient."""
+
+
+@dataclasses.dataclass(frozen=True)
 class _Prepare:
     out: Annotated[Positional[Path], arg(metavar="OUT")]
     """The store to write; it must not exist yet."""
-    seed: int = 0
-    """Of the split by patient."""
     val: float = 0.1
     """Fraction of the patients for validation, where the source has no split of its own."""
     test: float = 0.2
@@ -88,8 +92,13 @@ class _Prepare:
 
 
 def _arguments(name: str, module: ModuleType) -> Any:
-    """The command line of a source: PATH (unless it reads none), OUT, and its own options as flags."""
-    bases = (_Prepare,) if name == "lidc-readers" else (_Prepare, _Path)  # the last base comes first
+    """The command line of a source: PATH (unless it reads none), OUT, and its own options as flags.
+
+    One --seed is for all that is random: where the source has one, the split by patient takes that.
+    """
+    bases: tuple[type, ...] = (_Prepare,) if name == "lidc-readers" else (_Prepare, _Path)  # the last comes first
+    if "seed" not in {option.name for option in dataclasses.fields(module.Options)}:
+        bases = (_Seed, *bases)
     options = (
         "source",
         OmitArgPrefixes[module.Options],  # type: ignore[name-defined]

@@ -1,5 +1,6 @@
 """The command line: pick the command, import only that, turn bad input into one sentence and exit code 2."""
 
+import os
 import sys
 from importlib import import_module
 
@@ -53,6 +54,9 @@ def main(argv: list[str] | None = None) -> int:
     except InputError as error:
         print(f"berdiff {name}: {error}", file=sys.stderr)
         return 2
+    except BrokenPipeError:  # `berdiff ... | head`: the reader has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the flush at exit finds no broken pipe
+        return 1
     except KeyboardInterrupt:
         print(f"berdiff {name}: interrupted", file=sys.stderr)
         return 130

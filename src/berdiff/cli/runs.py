@@ -6,11 +6,26 @@ from typing import Annotated
 
 import tyro
 
-COLUMNS = ("run", "recipe", "step", "minutes", "loss", "ged", "hm_iou", "best_ged", "best_step", "skipped", "state")
+COLUMNS = {
+    "run": "{}",
+    "recipe": "{}",
+    "step": "{}",
+    "minutes": "{:.1f}",
+    "loss": "{:.4f}",
+    "ged": "{:.3f}",
+    "hm_iou": "{:.3f}",
+    "best_ged": "{:.3f}",
+    "best_step": "{}",
+    "skipped": "{}",
+    "state": "{}",
+}
 
 
-def runs(folder: Annotated[Path, tyro.conf.Positional] = Path("runs"), as_json: bool = False) -> None:
-    """List runs.
+def runs(
+    folder: Annotated[Path, tyro.conf.Positional] = Path("runs"),
+    as_json: Annotated[bool, tyro.conf.arg(name="json")] = False,
+) -> None:
+    """List runs: how far each is, its last loss and validation, its best, and why it ended.
 
     Args:
         folder: a folder with run folders in it, or one run folder
@@ -27,14 +42,11 @@ def runs(folder: Annotated[Path, tyro.conf.Positional] = Path("runs"), as_json: 
 
     table = Table(*COLUMNS, box=None)
     for row in rows:
-        table.add_row(*(_text(row[name]) for name in COLUMNS))
-    Console().print(table)
-
-
-def _text(value: object) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.4f}" if isinstance(value, float) else str(value)
+        table.add_row(*("-" if row[name] is None else form.format(row[name]) for name, form in COLUMNS.items()))
+    console = Console()
+    if not console.is_terminal:
+        console.width = 160  # a file or a pipe has no edge to fold lines at
+    console.print(table)
 
 
 def command(argv: list[str]) -> None:

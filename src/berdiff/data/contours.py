@@ -96,15 +96,23 @@ class Nodule:
     annotations: tuple[Annotation, ...]
 
     @cached_property
-    def zs(self) -> list[float]:
-        """The slices that at least one reader marked, ascending."""
-        return sorted({contour.z for annotation in self.annotations for contour in annotation.contours})
-
-    @cached_property
     def centre(self) -> np.ndarray:
         """(2,) row and column: the middle of the box around all contours, so that the most of them fits a window."""
+        low, high = self._box
+        return (low + high) / 2
+
+    @cached_property
+    def zs(self) -> list[float]:
+        """The slices on which at least one reader marked a pixel, ascending; a contour can be around none."""
+        low, high = self._box
+        tight = Window(int(low[0]), int(low[1]), int((high - low).max()) + 1)
+        drawn = sorted({contour.z for annotation in self.annotations for contour in annotation.contours})
+        return [z for z in drawn if any(annotation.mask(z, tight).any() for annotation in self.annotations)]
+
+    @cached_property
+    def _box(self) -> tuple[np.ndarray, np.ndarray]:
         points = np.concatenate([annotation.points for annotation in self.annotations])
-        return (points.min(0) + points.max(0)) / 2
+        return points.min(0), points.max(0)
 
     def window(self, size: int, frame: tuple[int, int] = (FRAME, FRAME)) -> Window:
         """The window around the nodule, pushed back inside the frame where it would leave it: no pixel is invented."""

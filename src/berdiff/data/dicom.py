@@ -63,10 +63,22 @@ class SliceHeader:
     instance: int
     modality: str
     shape: tuple[int, int]  # (rows, columns)
+    frames: int
+    channels: int
     spacing: tuple[float, float] | None  # mm a pixel, (row, column)
     position: tuple[float, float, float] | None  # mm, centre of the first pixel, in patient coordinates
     orientation: tuple[float, ...] | None  # direction cosines of a row and of a column
     thickness: float | None  # mm
+
+    def check_plain(self) -> None:
+        """Refuse what is no image, or more than one frame or channel."""
+        if min(self.shape) <= 0:
+            raise InputError(f"{self.path}: expected a DICOM image with Rows and Columns, found {_size(self)}")
+        if self.frames != 1 or self.channels != 1:
+            raise InputError(
+                f"{self.path}: expected a DICOM image of one frame and one channel, "
+                f"found {self.frames} frame(s) and {self.channels} channel(s)"
+            )
 
     def geometry(self) -> tuple[tuple[float, float], tuple[float, float, float]]:
         """(spacing, position), or the sentence that says which tag is missing."""
@@ -108,7 +120,7 @@ def _numbers(
 
 
 def read_header(path: str | Path) -> SliceHeader:
-    """The header of one single-frame, one-channel DICOM image."""
+    """The header of one DICOM object, image or not."""
     path = Path(path)
     try:
         data = pydicom.dcmread(path, stop_before_pixels=True, specific_tags=_TAGS)
@@ -128,13 +140,6 @@ def read_header(path: str | Path) -> SliceHeader:
         raise InputError(f"{path}: expected a DICOM file, found one that cannot be read ({_short(error)})") from None
     if not data.get("SeriesInstanceUID"):
         raise InputError(f"{path}: expected the DICOM tag SeriesInstanceUID, found none")
-    if min(shape) <= 0:
-        raise InputError(f"{path}: expected a DICOM image with Rows and Columns, found {shape[0]} x {shape[1]}")
-    if frames != 1 or channels != 1:
-        raise InputError(
-            f"{path}: expected a DICOM image of one frame and one channel, "
-            f"found {frames} frame(s) and {channels} channel(s)"
-        )
     thickness = numbers["thickness"]
     return SliceHeader(
         path=path,
@@ -145,6 +150,8 @@ def read_header(path: str | Path) -> SliceHeader:
         instance=instance,
         modality=str(data.get("Modality") or ""),
         shape=shape,
+        frames=frames,
+        channels=channels,
         spacing=numbers["spacing"],  # pyright: ignore[reportArgumentType]
         position=numbers["position"],  # pyright: ignore[reportArgumentType]
         orientation=numbers["orientation"],
@@ -194,8 +201,11 @@ def is_dicom(path: Path) -> bool:
     return path.name != "DICOMDIR" and not path.suffix[1:].isalpha() and _has_magic(path)
 
 
-def headers_by_series(folder: str | Path) -> dict[str, list[SliceHeader]]:
-    """The headers of all DICOM files under a folder, by series UID: folder names play no part."""
+def headers_by_series(folder: str | Path, modality: str | None = None) -> dict[str, list[SliceHeader]]:
+    """The headers of all DICOM images under a folder, by series UID: folder names play no part.
+
+    With a modality ("CT"), whatever else the folder holds (radiographs, reports, segmentations) is left out.
+    """
     folder = Path(folder)
     if not folder.is_dir():
         raise InputError(
@@ -204,9 +214,11 @@ def headers_by_series(folder: str | Path) -> dict[str, list[SliceHeader]]:
     series: dict[str, list[SliceHeader]] = {}
     for path in dicom_files(folder):
         header = read_header(path)
-        series.setdefault(header.series_uid, []).append(header)
+        if modality in (None, header.modality):
+            header.check_plain()
+            series.setdefault(header.series_uid, []).append(header)
     if not series:
-        raise InputError(f"{folder}: expected DICOM files in this folder, found none")
+        raise InputError(f"{folder}: expected {modality or 'DICOM'} files in this folder, found none")
     return series
 
 

@@ -1,5 +1,6 @@
 """Read 2D pictures (PNG, JPG, TIFF) as arrays; a file that is not what it should be is named in one sentence."""
 
+import logging
 import struct
 import zlib
 from pathlib import Path
@@ -104,19 +105,21 @@ def _tiff_pixels(path: Path) -> np.ndarray | None:
     """A TIFF that tifffile reads by itself, with all its bits (Pillow cuts 16-bit colour to 8); None for the others."""
     import tifffile
 
+    logging.getLogger("tifffile").setLevel(logging.CRITICAL)  # it logs what it also raises, and we tell that already
     with tifffile.TiffFile(path) as file:
         page = file.pages.first
         if page.compression not in (1, 8, 32946) or page.photometric not in (0, 1, 2):
             return None  # other compressions and palettes: Pillow knows them
-        pixels = file.asarray()
+        if len(file.pages) != 1 or page.axes not in ("YX", "YXS", "SYX"):
+            found = f"{len(file.pages)} pages of shape {page.shape}"
+            raise InputError(f"{path}: expected one 2D picture, grey or in colour, found {found}")
+        pixels = page.asarray()
         if page.photometric == 0 and pixels.dtype.kind == "u":  # "0 is white"
             pixels = np.iinfo(pixels.dtype).max - pixels
-    if pixels.ndim == 3 and pixels.shape[0] in (3, 4) and pixels.shape[-1] not in (3, 4):
+    if page.axes == "SYX":
         pixels = np.moveaxis(pixels, 0, -1)
-    if pixels.ndim == 3 and pixels.shape[-1] == 4:
-        pixels = pixels[..., :3]
-    if pixels.ndim != 2 and not (pixels.ndim == 3 and pixels.shape[-1] == 3):
-        raise InputError(f"{path}: expected one 2D picture, grey or RGB, found an array of shape {pixels.shape}")
+    if pixels.ndim == 3:  # without what comes after the colours or the grey
+        pixels = pixels[..., :3] if page.photometric == 2 else pixels[..., 0]
     if pixels.dtype == bool:
         return pixels.astype(np.uint8) * 255
     return pixels.astype(np.float32) if pixels.dtype == np.float64 else pixels

@@ -6,6 +6,17 @@ from pathlib import Path
 
 from berdiff.errors import InputError
 
+# how people call the folders of a split
+SPLIT_FOLDERS = {
+    "train": "train",
+    "training": "train",
+    "val": "val",
+    "valid": "val",
+    "validation": "val",
+    "test": "test",
+    "testing": "test",
+}
+
 
 def inside(root: Path, path: Path) -> Path:
     """`path`, if it lies in `root` when all links and `..` are followed."""

@@ -20,6 +20,7 @@ from berdiff.data import manifest as manifests
 from berdiff.data import table as tables
 from berdiff.data.case import Case, Reading
 from berdiff.data.manifest import Manifest
+from berdiff.data.shards import LEVEL, shard_path, write_shard
 from berdiff.data.sources import source as find_source
 from berdiff.data.split import check_own_split, split_patients
 from berdiff.data.table import Row
@@ -131,54 +132,52 @@ def _locked(path: Path) -> IO[str]:
 
 def _write_arrays(folder: Path, reading: Reading, what: str, progress: Progress) -> tuple[list[Row], bool]:
     """Fill images and masks shard by shard; the rows of the table, and whether the source brought a split."""
-    group = zarr.open_group(folder, mode="w", zarr_format=3)
-    shape = reading.size
-    image_shape, mask_shape = (len(reading.channels), *shape), (reading.raters, len(reading.targets), *shape)
-    images = _array(group, "images", image_shape, reading.dtype)
-    masks = _array(group, "masks", mask_shape, "uint8")
-    image_buffer = np.zeros((SHARD, *image_shape), reading.dtype)
-    mask_buffer = np.zeros((SHARD, *mask_shape), np.uint8)
+    images = np.zeros((SHARD, len(reading.channels), *reading.size), reading.dtype)
+    masks = np.zeros((SHARD, reading.raters, len(reading.targets), *reading.size), np.uint8)
+    arrays = {"images": images, "masks": masks}
     rows: list[Row] = []
     names: set[str] = set()
-    filled = 0
 
     def flush() -> None:
-        first, end = len(rows) - filled, len(rows)
-        for array, buffer in ((images, image_buffer), (masks, mask_buffer)):
-            array.resize((end, *array.shape[1:]))
-            array[first:end] = buffer[:filled]
+        """Write the shard that holds the last row."""
+        number, last = divmod(len(rows) - 1, SHARD)
+        for name, buffer in arrays.items():
+            write_shard(folder / shard_path(name, number, buffer.ndim), buffer[: last + 1], SHARD)
 
     for case in reading.cases:
         _check(case, reading, names, what)
-        image_buffer[filled] = case.image
-        mask_buffer[filled] = 0
-        mask_buffer[filled, : len(case.masks)] = case.masks
+        place = len(rows) % SHARD
+        images[place] = case.image
+        masks[place] = 0
+        masks[place, : len(case.masks)] = case.masks
         rows.append(Row(case.name, case.patient, case.volume, *case.spacing, case.source, case.split, len(case.masks)))
-        filled += 1
-        if filled == SHARD:
+        if place == SHARD - 1:
             flush()
-            filled = 0
         progress(len(rows), reading.total)
-    if filled:
-        flush()
     if not rows:
         raise InputError(f"{what}: expected at least one case, found none")
+    if len(rows) % SHARD:
+        flush()
+    group = zarr.open_group(folder, mode="a", zarr_format=3)
+    for name, buffer in arrays.items():
+        _describe(group, name, (len(rows), *buffer.shape[1:]), buffer.dtype)
     with_split = sum(bool(row.split) for row in rows)
     if with_split not in (0, len(rows)):
         raise InputError(f"{what}: expected a split for every case or for none, found {with_split} of {len(rows)}")
     return rows, bool(with_split)
 
 
-def _array(group: zarr.Group, name: str, case_shape: tuple[int, ...], dtype: str) -> zarr.Array:
-    return group.create_array(
+def _describe(group: zarr.Group, name: str, shape: tuple[int, ...], dtype: np.dtype) -> None:
+    """Write the array's zarr.json, which tells zarr what the shards beside it are."""
+    group.create_array(
         name,
-        shape=(0, *case_shape),
-        chunks=(1, *case_shape),
-        shards=(SHARD, *case_shape),
+        shape=shape,
+        chunks=(1, *shape[1:]),
+        shards=(SHARD, *shape[1:]),
         dtype=dtype,
-        compressors=ZstdCodec(level=1),
+        compressors=ZstdCodec(level=LEVEL),
         fill_value=0,
-        config={"write_empty_chunks": True},  # an empty mask is data, not absence: every case has its bytes
+        overwrite=False,
     )
 
 

@@ -54,8 +54,7 @@ def write(folder: Path, step: int, tensors: Tensors, state: Mapping[str, Any], k
         _to_disk(file)
         _to_disk(part)
     _to_disk(folder)
-    for old in found(folder)[:-keep]:
-        shutil.rmtree(old)
+    _prune(folder, keep)
     return target
 
 
@@ -100,13 +99,24 @@ def read_newest(folder: Path) -> tuple[Checkpoint | None, list[str]]:
     return None, []
 
 
-def clean(folder: Path, newest_whole: int) -> None:
-    """Remove what a killed session left half-written, and checkpoints after `newest_whole`, which are damaged."""
-    for path in folder.glob(".step-*.part"):
-        shutil.rmtree(path)
-    for path in found(folder):
+def is_leftover(path: Path) -> bool:
+    """Whether a killed session left this half-written (see berdiff.files)."""
+    return path.name.startswith(".") and path.name.endswith(".part")
+
+
+def clean(run: Path, newest_whole: int, keep: int) -> None:
+    """Remove what a killed session left half-written, damaged checkpoints (after `newest_whole`) and surplus ones."""
+    for path in filter(is_leftover, list(run.rglob(".*.part"))):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    for path in found(run / "checkpoints"):
         if int(path.name.removeprefix("step-")) > newest_whole:
             shutil.rmtree(path)
+    _prune(run / "checkpoints", keep)
+
+
+def _prune(folder: Path, keep: int) -> None:
+    for old in found(folder)[:-keep]:
+        shutil.rmtree(old)
 
 
 def _save(tensors: Mapping[str, Tensor], file: Path) -> None:

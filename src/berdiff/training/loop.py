@@ -260,8 +260,7 @@ class Trainer:
 
     def _resume(self) -> list[str]:
         """Take up the newest whole checkpoint, if there is one; what is to be said about it."""
-        folder = self.run / "checkpoints"
-        newest, notes = checkpoint.read_newest(folder)
+        newest, notes = checkpoint.read_newest(self.run / "checkpoints")
         self.fabric.barrier()  # all have read before the first one cleans
         if newest is not None:
             content = dict(newest.state)
@@ -272,7 +271,7 @@ class Trainer:
             self._write_model("model", newest.tensors["ema"])  # a kill may have come between the checkpoint and this
             notes = [*notes, f"resuming after step {self.progress.step}"]
         if self.fabric.is_global_zero:
-            checkpoint.clean(folder, self.progress.step)
+            checkpoint.clean(self.run, self.progress.step, self.config.loop.keep)
         return notes
 
     def _precision(self):

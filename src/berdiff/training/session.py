@@ -1,5 +1,6 @@
 """From a configuration and two addresses to a running trainer."""
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,14 @@ from berdiff.diffusion.sampling import Sampler
 from berdiff.errors import InputError
 from berdiff.methods import folder as model_folder
 from berdiff.training.batches import Batches
+from berdiff.training.checkpoint import is_leftover
 from berdiff.training.config import TrainConfig, check, differences, load
 from berdiff.training.engine import keep_freed_memory, make_fabric
 from berdiff.training.loop import Trainer
 from berdiff.training.validate import Cases
+
+Make = Callable[[TrainConfig, Store, tuple[int, int]], Any]
+"""(configuration, store, (height, width)) -> a Segmenter with fresh weights."""
 
 
 @dataclass(frozen=True)
@@ -36,11 +41,11 @@ class Session:
         return Trainer(self.fabric, self.segmenter, self.config, self.batches.after, self.cases, run)
 
 
-def train(config: TrainConfig, run: Path) -> str:
+def train(config: TrainConfig, run: Path, make: Make | None = None) -> str:
     """Begin the run in this folder, or go on with it; returns why it ended, as a sentence."""
     config = with_absolute_store(check(config))
     refuse_another(config, run)
-    return open_session(config).trainer(run).train()
+    return open_session(config, make).trainer(run).train()
 
 
 def with_absolute_store(config: TrainConfig) -> TrainConfig:
@@ -60,11 +65,12 @@ def refuse_another(config: TrainConfig, run: Path) -> None:
                 f"{run}: expected the configuration this run was begun with, found another; "
                 f"take a new --out, or leave as it was: {'; '.join(changed)}"
             )
-    elif run.exists() and (not run.is_dir() or any(run.iterdir())):
+    elif run.exists() and (not run.is_dir() or any(not is_leftover(path) for path in run.iterdir())):
         raise InputError(f"{run}: expected a run folder, an empty folder or none, found other files")
 
 
-def open_session(config: TrainConfig) -> Session:
+def open_session(config: TrainConfig, make: Make | None = None) -> Session:
+    """`make` builds the Segmenter to train; without it, BerDiff as `config.model` says."""
     keep_freed_memory()
     fabric = make_fabric(config.engine)
     with fabric.rank_zero_first():  # the embedded store is made on first use
@@ -83,7 +89,7 @@ def open_session(config: TrainConfig) -> Session:
     )
     cases = read_cases(store, config, dataset.size) if config.validation.every else None
     torch.manual_seed(config.seed)  # the first weights, the same in every process
-    return Session(config, fabric, make_segmenter(config, store, dataset.size), batches, cases)
+    return Session(config, fabric, (make or make_segmenter)(config, store, dataset.size), batches, cases)
 
 
 def make_segmenter(config: TrainConfig, store: Store, size: tuple[int, int]) -> Any:

@@ -1,16 +1,20 @@
 """BraTS: four MRI sequences and a tumour mask, by the paper's rules.
 
-The layouts it knows are told in `brats_layouts`. Channels are the sequences in the order t1, t1ce, t2, flair, whatever
+Three layouts are known by their names: case folders (CASE/CASE_t1.nii.gz, t1ce, t2, flair, seg), the Decathlon's 4D
+files (imagesTr, labelsTr), and exports of 2D slices (CASE_t1_NUMBER.nii.gz, ...).
+
+Channels are the sequences in the order t1, t1ce, t2, flair, whatever
 the files' own order; a patient is a case; a case of the store is one axial slice, named CASE_NUMBER with slices counted
 from 0 at the bottom of the whole scan.
 
 What the paper leaves open, and what is done here:
 - 240 -> 224: the paper says resized, so that is the default; public code crops ([8:-8]), which is `--fit crop`.
 - Intensities: the 1 % tails are those of the brain (voxels other than 0) of one sequence of one scan. Public 2D slices
-  of this pipeline have about 1 % of their brain pixels at 1, not the 6 % that tails of the whole array would give.
+  have 1.4 % of their brain pixels at 1 (8 slices of 3 patients); tails of the whole array, of which the brain
+  is a sixth, would give 6 %.
 - Slices without tumour: the paper's 55,174 training slices are 49 for each of 1,126 patients, so none was left out;
   its 3,991 test slices of 125 patients are 32 each, so most likely those without tumour were. The default keeps all,
-  as no test slice should be chosen by its answer; `--split paper --keep-empty train` gives what the paper counts.
+  as no test slice should be chosen by its answer; `--split paper --keep-empty train` follows the paper.
 """
 
 from collections.abc import Iterator

@@ -19,7 +19,7 @@ from typing import Protocol
 import numpy as np
 
 from berdiff.data import volumes
-from berdiff.data.paths import files_under
+from berdiff.data.paths import SPLIT_FOLDERS, files_under, inside
 from berdiff.errors import InputError
 
 SEQUENCES = ("t1", "t1ce", "t2", "flair")
@@ -29,15 +29,6 @@ GRID_DEPTH = 155  # axial slices of every BraTS scan: where "the top 26" begins 
 DECATHLON_CHANNELS = ("flair", "t1", "t1ce", "t2")
 DECATHLON_MODALITIES = {"0": "FLAIR", "1": "T1w", "2": "t1gd", "3": "T2w"}
 DECATHLON_TO_BRATS = np.array([0, 2, 1, 4], np.uint8)
-SPLIT_FOLDERS = {
-    "train": "train",
-    "training": "train",
-    "val": "val",
-    "valid": "val",
-    "validation": "val",
-    "test": "test",
-    "testing": "test",
-}
 _PARTS = "|".join((*SEQUENCES, "seg"))
 _VOLUME = re.compile(rf"(?P<case>.+)_(?P<part>{_PARTS})\.nii(\.gz)?")
 _SLICE = re.compile(rf"(?P<case>.+)_(?P<part>{_PARTS})_(?P<number>\d+)(_w)?\.nii(\.gz)?")
@@ -115,7 +106,7 @@ class DecathlonCase:
         volumes.check_same_place(image, labels)
         order = [DECATHLON_CHANNELS.index(sequence) for sequence in sequences]
         stored = volumes.whole_labels(labels.voxels, (0, 1, 2, 3), labels.path)
-        return Scan(image.voxels[order].astype(np.float32), DECATHLON_TO_BRATS[stored], labels.spacing)
+        return Scan(image.voxels[order].astype(np.float32, copy=False), DECATHLON_TO_BRATS[stored], labels.spacing)
 
 
 @dataclass(frozen=True)
@@ -156,7 +147,7 @@ def find_cases(root: Path, sequences: tuple[str, ...]) -> tuple[list[FoundCase],
     if not root.is_dir():
         raise InputError(f"{root}: expected a folder of BraTS cases, found {'a file' if root.exists() else 'nothing'}")
     if (root / "imagesTr").is_dir():
-        return _decathlon(root, sequences), []
+        return _decathlon(root), []
     by_volume: dict[str, dict[str, Path]] = defaultdict(dict)
     by_slice: dict[str, dict[int, dict[str, Path]]] = defaultdict(lambda: defaultdict(dict))
     stray: dict[Path, Path] = {}
@@ -244,13 +235,13 @@ def _slice_cases(root: Path, labelled: Labelled) -> list[FoundCase]:
     return [SlicesCase(name, splits[name], sources[name], slices[name]) for name in sorted(slices)]
 
 
-def _decathlon(root: Path, sequences: tuple[str, ...]) -> list[FoundCase]:
-    _check_modalities(root / "dataset.json")
+def _decathlon(root: Path) -> list[FoundCase]:
+    _check_modalities(inside(root, root / "dataset.json"))
     cases: list[FoundCase] = []
     for image in files_under(root / "imagesTr", root):
         if not image.name.endswith(volumes.SUFFIXES):
             continue
-        labels = root / "labelsTr" / image.name
+        labels = inside(root, root / "labelsTr" / image.name)
         if not labels.is_file():
             raise InputError(f"{labels}: expected the labels of imagesTr/{image.name}, found no such file")
         channels, *shape = volumes.shape_of(image, ndim=4)

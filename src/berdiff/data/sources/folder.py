@@ -1,14 +1,17 @@
 """Anyone's images and masks, told apart by their names.
 
-    images/CASE.png                                   an image a case
-    masks/CASE.png                                    one rater
-    masks/CASE_RATER.png      masks/RATER/CASE.png    several raters
-    masks/CASE_RATER_TARGET.png  masks/RATER/TARGET/CASE.png    several raters and targets
+These names need no options:
+- `images/CASE.png`: an image a case
+- `masks/CASE.png`: one rater
+- `masks/CASE_RATER.png` or `masks/RATER/CASE.png`: several raters
+- `masks/CASE_RATER_TARGET.png` or `masks/RATER/TARGET/CASE.png`: several raters and targets
+- `train/images/...`, `train/masks/...`, and so on for val and test: a split, which is kept
 
-need no options. Instead of .png: .jpg, .tif, .nii, .nii.gz, .dcm, .npy ((H, W), (H, W, 3), or slices (Z, H, W)), and as
-an image a folder CASE/ of DICOM slices. Images may lie in folders of their own (images/PATIENT/SCAN.png with
-masks/PATIENT/SCAN.png): the case is then PATIENT/SCAN. Other names are told by templates: `--mask-name
-"{target}/{case}"`, `--image-name "{case}_{channel}"` for several channels in several files (nnU-Net's CASE_0000).
+Instead of .png: .jpg, .tif, .nii, .nii.gz, .dcm, .npy (an array (H, W), (H, W, 3), or slices (Z, H, W)), and for
+volumes also a folder CASE/ of DICOM slices. Images may lie in folders (images/PATIENT/SCAN.png with
+masks/PATIENT/SCAN.png): the case is then PATIENT/SCAN. Other names are told by templates, `--mask-name
+"{target}/{case}"`, or, for several channels in several files like nnU-Net's CASE_0000, `--image-name
+"{case}_{channel}"`.
 
 Volumes become axial slices, upright whatever way they were stored; a mask must lie where its image does.
 The patient, by whom splits are made, is what `--patient` finds in the case, or what `--table` says, or else the
@@ -60,8 +63,8 @@ class Options:
     """What is above it is foreground, for masks that were saved lossily (JPG: 127)."""
     missing_raters: bool = False
     """Let a case have fewer raters than others."""
-    keep_empty: bool = True
-    """Keep slices that no rater marked."""
+    drop_empty: bool = False
+    """Leave out slices that no rater marked."""
     size: tuple[int, int] | None = None
     """Height and width of the prepared slices. Without it, all must have one size."""
     fit: Fit = "crop"
@@ -109,7 +112,7 @@ def read(path: str | Path, options: Options) -> Reading:
         raters=len(raters),
         size=options.size or first.size,
         dtype="uint8" if eight_bit else "float32",
-        total=sum(of.slices or 1 for of in outlines.values()) if options.keep_empty else None,
+        total=sum(of.slices or 1 for of in outlines.values()) if not options.drop_empty else None,
         cases=_cases(root, found, listed, rule, eight_bit, options),
         notes=notes,
     )
@@ -131,9 +134,10 @@ def _check(options: Options) -> None:
 def _listed(found: list[FoundCase], options: Options) -> dict[str, Listed]:
     """Patient and split of every case."""
     if options.table is not None:
-        return read_case_list(options.table, {case.name for case in found})
+        listed = read_case_list(options.table, {case.name for case in found})
+        return {case.name: replace(of, split=of.split or case.split) for case in found for of in (listed[case.name],)}
     if options.patient is None:
-        return {case.name: Listed(case.name.split("/")[0], "") for case in found}
+        return {case.name: Listed(case.name.split("/")[0], case.split) for case in found}
     try:
         pattern = re.compile(options.patient)
     except re.error as error:
@@ -144,7 +148,7 @@ def _listed(found: list[FoundCase], options: Options) -> dict[str, Listed]:
         patient = match and (match[1] if pattern.groups else match[0])
         if not patient:
             raise InputError(f"--patient: expected {options.patient!r} to find a patient in {case.name!r}, found none")
-        listed[case.name] = Listed(patient, "")
+        listed[case.name] = Listed(patient, case.split)
     return listed
 
 
@@ -216,7 +220,7 @@ def _cases(
         name = case.name.replace("/", "_")
         size = options.size or (old[0], old[1])
         for z in range(depth):
-            if not options.keep_empty and not masks[:, :, z].any():
+            if options.drop_empty and not masks[:, :, z].any():
                 continue
             planes = [_scaled(channel.values[:, z], of) for channel, of in zip(channels, limits, strict=True)]
             yield Case(

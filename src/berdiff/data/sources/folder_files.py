@@ -38,7 +38,7 @@ class Pixels:
 
 def stem(path: Path) -> str:
     """The name without its suffix, of which .nii.gz has two."""
-    return path.name.removesuffix(".gz").removesuffix(".nii") if is_nifti(path) else path.stem
+    return path.name[: -len(".nii.gz")] if path.name.lower().endswith(".nii.gz") else path.stem
 
 
 def is_nifti(path: Path) -> bool:

@@ -2,11 +2,11 @@
 
 import re
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from berdiff.data import dicom
-from berdiff.data.paths import files_under, inside
+from berdiff.data.paths import SPLIT_FOLDERS, files_under, inside
 from berdiff.data.sources.folder_files import SUFFIXES, stem
 from berdiff.errors import InputError
 
@@ -22,6 +22,7 @@ class FoundCase:
     name: str
     images: dict[str, Path]  # channel -> file; one channel called "" where the names tell of none
     masks: dict[str, dict[str, Path]]  # rater -> target -> file
+    split: str = ""  # one of SPLITS where folders called train, val, test tell it
 
 
 def template(text: str, fields: tuple[str, ...], option: str) -> re.Pattern[str]:
@@ -41,7 +42,28 @@ def template(text: str, fields: tuple[str, ...], option: str) -> re.Pattern[str]
 
 
 def find_cases(root: Path, images: str, masks: str, image_name: str, mask_name: str | None) -> list[FoundCase]:
-    """The cases under `root`, by name, each with its images and masks."""
+    """The cases under `root`, or under its folders train, val and test, by name, each with its images and masks."""
+    folders = {} if (root / images).is_dir() else _split_folders(root, images)
+    if not folders:
+        return _find(root, images, masks, image_name, mask_name)
+    found: dict[str, FoundCase] = {}
+    for folder, split in folders.items():
+        for case in _find(inside(root, folder), images, masks, image_name, mask_name):
+            if case.name in found:
+                other = next(iter(found[case.name].images.values()))
+                image = next(iter(case.images.values()))
+                raise InputError(f"{image}: expected each case once, found {case.name!r} also as {other}")
+            # one folder called `train` is no split: the store makes one
+            found[case.name] = replace(case, split=split if len(folders) > 1 else "")
+    return [found[name] for name in sorted(found)]
+
+
+def _split_folders(root: Path, images: str) -> dict[Path, str]:
+    folders = {folder: SPLIT_FOLDERS.get(folder.name.lower(), "") for folder in sorted(root.iterdir())}
+    return {folder: split for folder, split in folders.items() if split and (folder / images).is_dir()}
+
+
+def _find(root: Path, images: str, masks: str, image_name: str, mask_name: str | None) -> list[FoundCase]:
     image_files, mask_files = _listing(root, images), _listing(root, masks)
     if root / images == root / masks:
         if mask_name is None:
@@ -72,16 +94,24 @@ def _listing(root: Path, folder: str) -> dict[str, Path]:
     if not where.is_dir():
         raise InputError(f"{where}: expected a folder, found {'a file' if where.exists() else 'nothing'}")
     listing: dict[str, Path] = {}
+    series: dict[str, set[Path]] = defaultdict(set)  # folder directly in `where` -> folders in it that hold slices
     for path in files_under(where, root):
         # slices of a series lie in a folder of their own; a lone DICOM picture lies directly in the folder
         if path.suffix.lower() in dicom.SUFFIXES and path.parent != where:
-            listing[path.parent.relative_to(where).as_posix()] = path.parent
+            series[path.relative_to(where).parts[0]].add(path.parent)
         elif path.name.lower().endswith(SUFFIXES):
-            key = (path.relative_to(where).parent / stem(path)).as_posix()
-            if key in listing:
-                raise InputError(f"{path}: expected each case once, found it also as {listing[key]}")
-            listing[key] = path
+            _add(listing, (path.relative_to(where).parent / stem(path)).as_posix(), path)
+    for name, folders in series.items():
+        for slices in sorted(folders):
+            # an archive's CASE/study/series/ is the case CASE, as long as it holds one series
+            _add(listing, name if len(folders) == 1 else slices.relative_to(where).as_posix(), slices)
     return listing
+
+
+def _add(listing: dict[str, Path], key: str, path: Path) -> None:
+    if key in listing:
+        raise InputError(f"{path}: expected each case once, found it also as {listing[key]}")
+    listing[key] = path
 
 
 def _image_cases(files: dict[str, Path], image_name: str, folder: Path) -> dict[str, FoundCase]:

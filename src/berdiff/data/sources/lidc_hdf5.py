@@ -32,6 +32,7 @@ class _Group:
     labels: h5py.Dataset  # (N, H, W, R) or (N, R, H, W)
     raters_last: bool
     patients: list[str]
+    volumes: list[str]
     names: list[str]
 
 
@@ -75,13 +76,13 @@ def _group(file: h5py.File, split: str, path: Path) -> _Group:
         raise InputError(f"{path}: {split}/labels: expected {expected}, found {labels.shape}")
     if labels.dtype.kind not in "uib":
         raise InputError(f"{path}: {split}/labels: expected integers, found {labels.dtype}")
-    patients = [_text(uid) for uid in _column(uids, n, path)]
+    patients = volumes = [_text(uid) for uid in _column(uids, n, path)]
     names = [f"{split}/{index}" for index in range(n)]
     if f"{split}/nodules" in file and f"{split}/slices" in file:  # then a slice has the name it has in the PNG tree
         nodules, slices = (_column(_dataset(file, f"{split}/{name}", path), n, path) for name in ("nodules", "slices"))
-        triples = zip(patients, nodules, slices, strict=True)
-        names = [f"{patient}/nodule-{nodule}/slice-{z}" for patient, nodule, z in triples]
-    return _Group(split, images, labels, fits_last, patients, names)
+        volumes = [f"{patient}/nodule-{nodule}" for patient, nodule in zip(patients, nodules, strict=True)]
+        names = [f"{volume}/slice-{z}" for volume, z in zip(volumes, slices, strict=True)]
+    return _Group(split, images, labels, fits_last, patients, volumes, names)
 
 
 def _column(dataset: h5py.Dataset, n: int, path: Path) -> np.ndarray:
@@ -127,13 +128,12 @@ def _cases(group: _Group, offset: float, path: Path) -> Iterator[Case]:
             images = np.clip(images.astype(np.float32) + np.float32(offset), 0, 1)
         masks = binary(np.moveaxis(labels, -1, 1) if group.raters_last else labels, f"{path}: {group.split}/labels")
         for image, readers in zip(images, masks, strict=True):
-            patient = group.patients[index]
             yield Case(
                 name=group.names[index],
-                patient=patient,
+                patient=group.patients[index],
                 image=image[None],
                 masks=readers[:, None],
-                volume=patient,
+                volume=group.volumes[index],
                 source=f"{group.split}[{index}]",
                 split=group.split,
             )

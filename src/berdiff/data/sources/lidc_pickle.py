@@ -140,7 +140,10 @@ class _Array:
 
     def fill(self, content: Any, dtype: _Dtype, shape: tuple[int, ...], order: Any) -> "_Array":
         array = np.frombuffer(content, dtype.dtype).reshape(shape, order=order)
-        self.array = array.astype(np.float32) if array.dtype.itemsize == 8 and array.dtype.kind == "f" else array
+        if array.dtype.kind == "f" and array.dtype.itemsize == 8:
+            with np.errstate(over="ignore"):  # a value too large for an image is found by who asked for one
+                array = array.astype(np.float32)
+        self.array = array
         return self
 
 

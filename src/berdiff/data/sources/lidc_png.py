@@ -56,7 +56,7 @@ def _cases(path: Path, files: list[Path], size: tuple[int, int], readers: int) -
             patient=patient,
             image=image,
             masks=np.stack(masks)[:, None],
-            volume=patient,
+            volume=f"{patient}/{nodule.name}",
             source=file.relative_to(path).as_posix(),
         )
 

@@ -1,0 +1,112 @@
+"""A simulated CT for real contours: what a slice may have looked like around a nodule that readers drew as they did.
+
+What is known is used: where the nodule lies in the chest, what share of its readers marked each pixel, and how they
+rated its texture, margin, calcification, spiculation and subtlety. The chest around it is drawn by `chest`.
+
+The image shows ONE blurred boundary, near where half the readers put theirs and moved by chance, and a faint rim where
+they disagree; single readers' outlines cannot be read off it. Values are Hounsfield units.
+"""
+
+import numpy as np
+from scipy import ndimage
+
+from berdiff.data.chest import Lung, Vessels, Wall, blend, field
+from berdiff.data.contours import Nodule, Window
+
+SOLID, GROUND_GLASS, CALCIUM = 25.0, -600.0, 380.0
+MARGIN = 12  # pixels around the nodule within which it still shows
+NO_CALCIUM, CALCIUM_ALL, CALCIUM_CENTRE = 6, 3, 5  # the readers' codes for calcification
+AIR_INSIDE = 4  # and for internal structure
+
+
+def simulate(
+    nodule: Nodule, zs: list[float], shares: np.ndarray, window: Window, generator: np.random.Generator
+) -> np.ndarray:
+    """(Z, S, S) float32 HU around a nodule, for the slices `zs`.
+
+    shares: (Z, S, S) float32 in [0, 1], the share of the nodule's readers who marked each pixel.
+    """
+    lung = Lung.draw(generator, window)
+    wall = Wall.draw(nodule, shares.max(0) > 0, window, generator)
+    vessels = Vessels.draw(nodule, zs, window, generator)
+    box, covers, values = _nodule(nodule, shares, generator)
+    # Thin slices are noisy, and reconstruction makes the noise of neighbouring pixels alike.
+    noise = float(np.clip(generator.lognormal(np.log(26), 0.35) * np.sqrt(1.8 / nodule.scan.thickness), 8, 60))
+    correlation = generator.uniform(0.45, 0.85)
+    images = np.empty(shares.shape, np.float32)
+    for image, z, cover, value in zip(images, zs, covers, values, strict=True):
+        height = z - zs[len(zs) // 2]
+        lung.fill(image, height)
+        blend(image, vessels.hu, vessels.cover(height))
+        blend(image, wall.hu, wall.cover(z))
+        blend(image[box], value, cover)
+        grain = ndimage.gaussian_filter(generator.standard_normal(image.shape, np.float32), correlation, truncate=3)
+        image += grain * np.float32(noise / grain.std())
+    return images
+
+
+def _nodule(
+    nodule: Nodule, shares: np.ndarray, generator: np.random.Generator
+) -> tuple[tuple[slice, slice], np.ndarray, np.ndarray]:
+    """The box around the nodule, and in it (Z, h, w) how much of each pixel it fills, and with what HU."""
+    ratings = np.array([annotation.ratings for annotation in nodule.annotations], np.float32)
+    subtlety, _, _, _, margin, _, spiculation, texture, _ = ratings.mean(0)
+    box = _box(shares)
+    inside = shares[(slice(None), *box)]
+    # A slice has a thickness, so it shows a part of its neighbours.
+    share = 0.7 * inside
+    share[1:] += 0.15 * inside[:-1]
+    share[:-1] += 0.15 * inside[1:]
+    blur = max(0.8, (0.6 + 0.3 * (5 - margin)) / nodule.scan.spacing)
+    soft = ndimage.gaussian_filter(share, (0, blur, blur), truncate=3)
+    soft *= 0.95 / max(soft.max(), 0.3)  # the smallest nodules must not be blurred away
+    size = max(inside.shape[1:])
+    chance, grain = (field(generator, size, scale)[: inside.shape[1], : inside.shape[2]] for scale in (3.0, 2.0))
+    if spiculation > 1.5 and share.any():
+        soft += (spiculation - 1) / 4 * _spicules(soft, share, nodule.scan.spacing, generator)
+    edge = 0.45 + 0.12 * chance
+    cover = _step(soft - edge, 0.07 + 0.025 * (5 - margin))
+    cover *= (0.45 + 0.11 * subtlety) * (0.8 + 0.05 * len(nodule.annotations))
+    # Texture runs from ground glass (1) over a solid core that grows to solid (5).
+    core = _step(soft - (1.3 - 1.2 * (texture - 1) / 4), 0.1)
+    glass = GROUND_GLASS + generator.normal(0, 50) + 50 * grain
+    value = glass + core * (SOLID + generator.normal(0, 20) + 15 * grain - glass)
+    calcification = ratings[:, 2]
+    if (calcification != NO_CALCIUM).any():
+        kind = np.median(calcification[calcification != NO_CALCIUM])
+        centre, patches = _step(soft - 0.8, 0.05), np.clip(grain, 0, 1) * cover
+        where = {CALCIUM_ALL: cover, CALCIUM_CENTRE: centre}.get(int(kind), patches)
+        value += CALCIUM * (calcification != NO_CALCIUM).mean() * where
+    if (ratings[:, 1] == AIR_INSIDE).mean() > 0.5:
+        blend(value, -850.0, _step(soft - 0.8, 0.05))
+    return box, cover.astype(np.float32), value.astype(np.float32)
+
+
+def _box(shares: np.ndarray) -> tuple[slice, slice]:
+    """The rows and columns of the window that the nodule can reach; all, if it lies outside a small window."""
+    marked = shares.max(0) > 0
+    if not marked.any():
+        return slice(None), slice(None)
+    rows, columns = np.flatnonzero(marked.any(1)), np.flatnonzero(marked.any(0))
+    low, high = (
+        np.maximum(0, [rows[0] - MARGIN, columns[0] - MARGIN]),
+        [rows[-1] + MARGIN + 1, columns[-1] + MARGIN + 1],
+    )
+    return slice(low[0], high[0]), slice(low[1], high[1])
+
+
+def _step(level: np.ndarray, width: float) -> np.ndarray:
+    """A step from 0 to 1 at level 0, smooth over `width`."""
+    return 1 / (1 + np.exp(np.clip(level / -width, -30, 30)))
+
+
+def _spicules(soft: np.ndarray, share: np.ndarray, spacing: float, generator: np.random.Generator) -> np.ndarray:
+    """(Z, h, w) thin rays from the nodule's surface, fading within a few millimetres."""
+    halo = ndimage.gaussian_filter(share, (0, 3.0 / spacing, 3.0 / spacing), truncate=2.5)
+    rows, columns = np.indices(share.shape[1:], np.float32)
+    weight = share.sum(0)
+    row, column = (weight * rows).sum() / weight.sum(), (weight * columns).sum() / weight.sum()
+    angle = np.arctan2(rows - row, columns - column)
+    rays = np.cos(generator.integers(4, 8) * angle + generator.uniform(0, 2 * np.pi))
+    rays += 0.7 * np.cos(generator.integers(8, 13) * angle + generator.uniform(0, 2 * np.pi))
+    return 1.6 * np.clip(rays / 1.7, 0, 1) ** 3 * halo * np.clip(1 - soft, 0, 1)

@@ -1,0 +1,99 @@
+"""Pictures as arrays: every kind of PNG, JPG and TIFF that is met, and what is not a picture."""
+
+import numpy as np
+import pytest
+import tifffile
+from PIL import Image
+
+from berdiff.data.images import binary, read_image, read_labels, read_mask
+from berdiff.errors import InputError
+
+RNG = np.random.default_rng(0)
+GREY = RNG.integers(0, 256, (5, 7), dtype=np.uint8)
+COLOUR = RNG.integers(0, 256, (5, 7, 3), dtype=np.uint8)
+
+
+@pytest.mark.parametrize("suffix", ["png", "tif"])
+@pytest.mark.parametrize(
+    "pixels",
+    [GREY, COLOUR, GREY.astype(np.uint16) * 257],
+    ids=["grey", "colour", "16 bit"],
+)
+def test_lossless(tmp_path, suffix, pixels):
+    path = tmp_path / f"a.{suffix}"
+    Image.fromarray(pixels).save(path)
+    image = read_image(path)
+    assert image.dtype == pixels.dtype
+    np.testing.assert_array_equal(image, pixels[None] if pixels.ndim == 2 else np.moveaxis(pixels, -1, 0))
+
+
+@pytest.mark.parametrize("dtype", [np.uint16, np.float32, np.float64])
+@pytest.mark.parametrize("shape", [(5, 7), (5, 7, 3)])
+def test_tiff_keeps_all_bits(tmp_path, dtype, shape):
+    pixels = (RNG.random(shape) * 60000).astype(dtype)
+    tifffile.imwrite(tmp_path / "a.tif", pixels)
+    image = read_image(tmp_path / "a.tif")
+    expected = pixels[None] if pixels.ndim == 2 else np.moveaxis(pixels, -1, 0)
+    np.testing.assert_array_equal(image, expected.astype(image.dtype))
+    assert image.dtype == (np.float32 if dtype == np.float64 else dtype)
+
+
+def test_tiff_compressions_and_white_zero(tmp_path):
+    for compression in ("tiff_lzw", "tiff_deflate", "packbits"):
+        Image.fromarray(GREY).save(tmp_path / "a.tif", compression=compression)
+        np.testing.assert_array_equal(read_image(tmp_path / "a.tif")[0], GREY)
+    tifffile.imwrite(tmp_path / "w.tif", 255 - GREY, photometric="miniswhite")
+    np.testing.assert_array_equal(read_image(tmp_path / "w.tif")[0], GREY)
+
+
+def test_alpha_palette_and_one_bit(tmp_path):
+    Image.fromarray(np.dstack([COLOUR, GREY])).save(tmp_path / "a.png")
+    np.testing.assert_array_equal(read_image(tmp_path / "a.png"), np.moveaxis(COLOUR, -1, 0))
+    indexed = Image.fromarray(GREY % 3)
+    indexed.putpalette([10, 20, 30, 40, 50, 60, 70, 80, 90])
+    indexed.save(tmp_path / "p.png")
+    np.testing.assert_array_equal(read_labels(tmp_path / "p.png"), GREY % 3)
+    np.testing.assert_array_equal(read_image(tmp_path / "p.png")[0], GREY % 3 * 30 + 10)
+    for suffix in ("png", "tif"):
+        Image.fromarray(GREY > 99).save(tmp_path / f"b.{suffix}")
+        np.testing.assert_array_equal(read_mask(tmp_path / f"b.{suffix}"), GREY > 99)
+
+
+def test_grey_saved_as_colour(tmp_path):
+    Image.fromarray(np.dstack([GREY] * 3)).save(tmp_path / "a.png")
+    assert read_image(tmp_path / "a.png").shape == (3, 5, 7)
+    np.testing.assert_array_equal(read_image(tmp_path / "a.png", channels=1)[0], GREY)
+    np.testing.assert_array_equal(read_labels(tmp_path / "a.png"), GREY)
+
+
+def test_refused(tmp_path):
+    Image.fromarray(COLOUR).save(tmp_path / "c.png")
+    tifffile.imwrite(tmp_path / "n.tif", np.full((4, 4), np.nan, np.float32))
+    tifffile.imwrite(tmp_path / "v.tif", np.zeros((9, 4, 4), np.uint8), photometric="minisblack")
+    (tmp_path / "t.tif").write_bytes((tmp_path / "n.tif").read_bytes()[:-30])
+    Image.fromarray(GREY).save(tmp_path / "g.gif", save_all=True, append_images=[Image.fromarray(255 - GREY)])
+    for read, name, sentence in [
+        (lambda path: read_image(path, channels=1), "c.png", r"expected 1 channel\(s\), found 3"),
+        (read_labels, "c.png", "expected a mask of one channel"),
+        (read_image, "n.tif", "expected finite values, found NaN"),
+        (read_image, "v.tif", "expected one 2D picture"),
+        (read_image, "t.tif", "found a damaged one"),
+        (read_image, "g.gif", "expected one 2D picture, found 2 frames"),
+        (read_image, "none.png", "found no such file"),
+        (lambda path: read_mask(path, size=(7, 5)), "c.png", "expected a mask of"),
+    ]:
+        with pytest.raises(InputError, match=sentence) as caught:
+            read(tmp_path / name)
+        assert str(tmp_path / name) in str(caught.value)
+
+
+@pytest.mark.parametrize("values", [[0], [0, 1], [1], [0, 255], [255], [False, True]])
+def test_binary(values):
+    labels = np.array(values)
+    np.testing.assert_array_equal(binary(labels, "x"), (labels > 0).astype(np.uint8))
+
+
+@pytest.mark.parametrize("values", [[2], [0, 1, 255], [-1, 0, 1], [0, 0.5, 1], [0, np.nan], [0, 7]])
+def test_not_binary(values):
+    with pytest.raises(InputError, match="x: expected a mask of 0 and 1 or of 0 and 255, found the values"):
+        binary(np.array(values), "x")

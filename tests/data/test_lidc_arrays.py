@@ -1,0 +1,333 @@
+"""LIDC v1: HDF5 in its several forms, and the pickle, which is read without ever being run."""
+
+import io
+import os
+import pickle
+import struct
+from contextlib import suppress
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from layouts import blobs, write_hdf5
+
+from berdiff.data.prepare import prepare
+from berdiff.data.sources import lidc_hdf5, lidc_pickle
+from berdiff.data.split import leak
+from berdiff.data.store import Store
+from berdiff.errors import InputError
+
+
+def refused(module, path: Path) -> str:
+    """The one sentence with which a file is refused, whether at once or while its cases are read."""
+    with pytest.raises(InputError) as caught:
+        list(module.read(path, module.Options()).cases)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+# HDF5
+
+
+def test_hdf5_uint8_readers_last(tmp_path):
+    made = write_hdf5(tmp_path / "a.hdf5")
+    prepare("lidc-hdf5", tmp_path / "a.hdf5", tmp_path / "s")
+    store = Store.open(tmp_path / "s")
+    assert (store.size, store.raters, store.manifest.dtype) == ((32, 32), 4, "uint8")
+    for split, (images, masks) in made.items():
+        got, readers = store.read(store.indices(split))
+        np.testing.assert_allclose(got[:, 0], images / 255, atol=1e-7)
+        np.testing.assert_array_equal(readers[:, :, 0], masks)
+    assert leak(store.cases.patient, store.cases.split) is None
+    assert store.manifest.split == {"by": "source"}
+
+
+def test_hdf5_readers_first(tmp_path):
+    """CCDM's axis order gives the same store as PHiSeg's."""
+    made = write_hdf5(tmp_path / "last.hdf5")
+    first = {f"{split}_labels": masks for split, (_, masks) in made.items()}
+    write_hdf5(tmp_path / "first.hdf5", **first)
+    files = [prepare("lidc-hdf5", tmp_path / f"{name}.hdf5", tmp_path / name).files for name in ("last", "first")]
+    assert files[0] == files[1]
+
+
+@pytest.mark.parametrize("low", [-0.5, 0.0])
+@pytest.mark.parametrize("dtype", ["f4", "f8", "f2"])
+def test_hdf5_floats(tmp_path, low, dtype):
+    """[-0.5, 0.5] and [0, 1] are told apart by the whole file: here the first group alone could not tell."""
+    values = {"train": 0.4 * np.ones((6, 32, 32)), "val": blobs(2)[0] / 255 + low, "test": blobs(3)[0] / 255 + low}
+    values["train"][0, 0, 0] = 0.5
+    write_hdf5(tmp_path / "a.hdf5", **{f"{split}_images": images.astype(dtype) for split, images in values.items()})
+    prepare("lidc-hdf5", tmp_path / "a.hdf5", tmp_path / "s")
+    store = Store.open(tmp_path / "s")
+    for split, images in values.items():
+        np.testing.assert_allclose(
+            store.read(store.indices(split))[0][:, 0], images - low, atol=1e-3 if dtype == "f2" else 1e-6
+        )
+
+
+def test_hdf5_names_of_nodules_and_slices(tmp_path):
+    write_hdf5(tmp_path / "a.hdf5", {"train": 4})
+    with h5py.File(tmp_path / "a.hdf5", "a") as file:
+        file["train/nodules"], file["train/slices"] = [0, 0, 0, 1], [0, 1, 0, 0]
+    names = [case.name for case in lidc_hdf5.read(tmp_path / "a.hdf5", lidc_hdf5.Options()).cases]
+    assert names == [
+        f"train-{i // 2}/nodule-{nodule}/slice-{z}" for i, (nodule, z) in enumerate([(0, 0), (0, 1), (0, 0), (1, 0)])
+    ]
+
+
+def nan_images() -> np.ndarray:
+    images = np.zeros((6, 32, 32), np.float32)
+    images[3, 3, 3] = np.nan
+    return images
+
+
+BAD_HDF5 = {
+    "mask of another size": ({"train_labels": np.zeros((6, 31, 32, 4), np.uint8)}, "train/labels: expected"),
+    "as many masks as slices": ({"train_labels": np.zeros((5, 32, 32, 4), np.uint8)}, "train/labels: expected"),
+    "readers that cannot be told": ({"train_labels": np.zeros((6, 32, 32, 32), np.uint8)}, "train/labels: expected"),
+    "label 3": ({"train_labels": np.full((6, 32, 32, 4), 3, np.uint8)}, "0 and 1 or of 0 and 255, found the values 3"),
+    "mixed labels": (
+        {"train_labels": np.arange(6 * 4096, dtype=np.uint8).reshape(6, 32, 32, 4)},
+        "found the values 0, 1",
+    ),
+    "labels in floats": ({"train_labels": np.zeros((6, 32, 32, 4))}, "train/labels: expected integers, found float64"),
+    "NaN": ({f"{s}_images": nan_images()[:n] for s, n in (("train", 6), ("val", 2), ("test", 3))}, "found NaN"),
+    "a range of its own": (
+        {f"{s}_images": np.full((n, 32, 32), 300.0) for s, n in (("train", 6), ("val", 2), ("test", 3))},
+        "expected values in [0, 1] or [-0.5, 0.5], found 300",
+    ),
+    "types that differ": ({"val_images": np.zeros((2, 32, 32))}, "expected one size, type and number of readers"),
+    "images in colour": ({"train_images": np.zeros((6, 32, 32, 3), np.uint8)}, "train/images: expected (N, H, W)"),
+    "no uids": ({"train_uids": None}, "expected a dataset train/uids, found none"),
+    "too few uids": ({"train_uids": np.array([b"a"])}, "/train/uids: expected one value for each of 6 slices"),
+    "no images": ({"test_images": None}, "expected a dataset test/images, found none"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_HDF5)
+def test_bad_hdf5(name, tmp_path):
+    changes, sentence = BAD_HDF5[name]
+    write_hdf5(tmp_path / "a.hdf5", **changes)
+    assert sentence in refused(lidc_hdf5, tmp_path / "a.hdf5")
+
+
+def test_hdf5_with_a_patient_in_two_splits(tmp_path):
+    write_hdf5(tmp_path / "a.hdf5", test_uids=np.array([b"test-0", b"train-0", b"test-1"]))
+    with pytest.raises(InputError, match="expected every patient in one split, found patient train-0 in both"):
+        prepare("lidc-hdf5", tmp_path / "a.hdf5", tmp_path / "s")
+    assert not (tmp_path / "s").exists()
+    prepare("lidc-hdf5", tmp_path / "a.hdf5", tmp_path / "s", resplit=True)
+    store = Store.open(tmp_path / "s")
+    assert leak(store.cases.patient, store.cases.split) is None
+
+
+def test_hdf5_with_a_slice_twice(tmp_path):
+    write_hdf5(tmp_path / "a.hdf5", {"train": 2})
+    with h5py.File(tmp_path / "a.hdf5", "a") as file:
+        file["train/nodules"], file["train/slices"] = [0, 0], [5, 5]
+    with pytest.raises(InputError, match="expected every case once"):
+        prepare("lidc-hdf5", tmp_path / "a.hdf5", tmp_path / "s")
+
+
+def test_hdf5_truncated_foreign_absent(tmp_path):
+    write_hdf5(tmp_path / "a.hdf5")
+    whole = (tmp_path / "a.hdf5").read_bytes()
+    for end in (0, 100, len(whole) // 2, len(whole) - 1):
+        (tmp_path / "cut.hdf5").write_bytes(whole[:end])
+        assert "expected a whole HDF5 file, found a damaged or foreign one" in refused(lidc_hdf5, tmp_path / "cut.hdf5")
+    (tmp_path / "text.hdf5").write_text("not HDF5")
+    assert "found a damaged or foreign one" in refused(lidc_hdf5, tmp_path / "text.hdf5")
+    assert "expected an HDF5 file, found nothing" in refused(lidc_hdf5, tmp_path / "none.hdf5")
+    assert "expected an HDF5 file, found a folder" in refused(lidc_hdf5, tmp_path)
+    with h5py.File(tmp_path / "other.hdf5", "w") as file:
+        file["data"] = [1]
+    assert "expected groups train, val, test, found data" in refused(lidc_hdf5, tmp_path / "other.hdf5")
+    with h5py.File(tmp_path / "flat.hdf5", "w") as file:
+        file["train"] = [1]
+    assert "expected a dataset train/images, found none" in refused(lidc_hdf5, tmp_path / "flat.hdf5")
+
+
+def test_hdf5_with_damaged_data(tmp_path):
+    """The structure is whole but a compressed block is not."""
+    write_hdf5(tmp_path / "a.hdf5", {"train": 6}, train_images=None)
+    with h5py.File(tmp_path / "a.hdf5", "a") as file:
+        images = file.create_dataset("train/images", data=blobs(6)[0], compression="gzip", chunks=(1, 32, 32))
+        place = images.id.get_chunk_info(2)
+    with (tmp_path / "a.hdf5").open("r+b") as raw:
+        raw.seek(place.byte_offset)
+        raw.write(b"\xff" * place.size)
+    assert "/train/images: expected whole data, found it damaged" in refused(lidc_hdf5, tmp_path / "a.hdf5")
+
+
+def test_hdf5_does_not_leave_its_file(tmp_path):
+    write_hdf5(tmp_path / "secret.hdf5")
+    with h5py.File(tmp_path / "link.hdf5", "w") as file:
+        file["train"] = h5py.ExternalLink("secret.hdf5", "/train")
+    assert "expected data in this file, found a link to secret.hdf5" in refused(lidc_hdf5, tmp_path / "link.hdf5")
+    (tmp_path / "raw").write_bytes(bytes(6 * 32 * 32))
+    write_hdf5(tmp_path / "raw.hdf5", {"train": 6}, train_images=None)
+    with h5py.File(tmp_path / "raw.hdf5", "a") as file:
+        file.create_dataset("train/images", (6, 32, 32), "u1", external=[("raw", 0, h5py.h5f.UNLIMITED)])
+    assert "expected data in this file, found it kept in another one" in refused(lidc_hdf5, tmp_path / "raw.hdf5")
+
+
+# pickle
+
+
+def content(n: int = 5) -> dict:
+    images, masks = blobs(n)
+    return {
+        f"slice{i}": {"image": images[i] / 255, "masks": list(masks[i]), "series_uid": f"1.2.{i // 2}"}
+        for i in range(n)
+    }
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_pickle_of_every_protocol(tmp_path, protocol):
+    path = tmp_path / "data_lidc.pickle"
+    path.write_bytes(pickle.dumps(content(), protocol))
+    prepare("lidc-pickle", path, tmp_path / "s")
+    store = Store.open(tmp_path / "s")
+    images, masks = blobs(5)
+    got, readers = store.read(range(5))
+    np.testing.assert_allclose(got[:, 0], images / 255, atol=1e-7)
+    np.testing.assert_array_equal(readers[:, :, 0], masks)
+    assert list(store.cases.patient) == ["1.2.0", "1.2.0", "1.2.1", "1.2.1", "1.2.2"]
+    assert leak(store.cases.patient, store.cases.split) is None
+
+
+@pytest.mark.parametrize("dtype", ["?", "i1", ">i4", "<f4", ">f8"])
+def test_pickled_arrays_of_every_kind(tmp_path, dtype):
+    """Byte order, Fortran order, an axis turned, a scalar: the unpickler's own arrays equal numpy's."""
+    array = (np.arange(24).reshape(4, 6) % 2).astype(dtype)
+    for variant in (array, np.asfortranarray(array), array.T, array[:, ::-1], array[::2]):
+        for protocol in (2, 4, 5):
+            (tmp_path / "a").write_bytes(pickle.dumps([variant, variant[0, 1]], protocol))
+            got, scalar = lidc_pickle.load(tmp_path / "a")
+            np.testing.assert_array_equal(got.array, variant)
+            assert scalar == variant[0, 1]
+
+
+class Run:
+    """What an attacker pickles: calls `function(*arguments)` when it is loaded."""
+
+    def __init__(self, function, *arguments):
+        self.call = function, arguments
+
+    def __reduce__(self):
+        return self.call
+
+
+def test_a_pickle_that_runs_code_is_refused_and_not_run(tmp_path):
+    mark = tmp_path / "ran"
+    attacks = [
+        Run(os.system, f"touch {mark}"),
+        Run(eval, f"open({str(mark)!r}, 'w')"),
+        Run(exec, f"open({str(mark)!r}, 'w')"),
+        Run(os.mkdir, str(mark)),
+        Run(io.open, str(mark), "w"),
+        Run(getattr, "text", "upper"),
+        Run(np.load, str(mark)),
+        Run(np.array, [1]),
+    ]
+    for attack in attacks:
+        for hidden in (attack, {**content(), "last": attack}, {"slice0": {"image": attack}}):
+            (tmp_path / "a.pickle").write_bytes(pickle.dumps(hidden))
+            sentence = refused(lidc_pickle, tmp_path / "a.pickle")
+            assert "expected numpy arrays and plain types, found" in sentence
+            assert "not loaded" in sentence
+            assert not mark.exists()
+    (tmp_path / "a.pickle").write_bytes(pickle.dumps(attacks[0]))
+    with pytest.raises(InputError):
+        prepare("lidc-pickle", tmp_path / "a.pickle", tmp_path / "s")
+    pickle.loads(pickle.dumps(attacks[3]))
+    assert mark.exists()  # the attack itself does work, on those who load it the usual way
+
+
+def test_pickle_opcodes_by_hand(tmp_path):
+    """Names through other opcodes: STACK_GLOBAL, INST, a dotted path, the extension registry."""
+    attacks = [
+        b"\x80\x04\x8c\x02os\x8c\x06system\x93\x8c\x02id\x85R.",
+        b"(S'id'\nios\nsystem\n.",
+        b"\x80\x04\x8c\x05numpy\x8c\x0fndarray.__class__\x93.",
+        b"\x80\x04\x8c\x05numpy\x8c\x10os.system\x93.",
+        b"\x80\x02\x82\x01.",
+        b"cnumpy\nndarray\n}S'__setstate__'\nI1\nsb.",
+    ]
+    for raw in attacks:
+        (tmp_path / "a.pickle").write_bytes(raw)
+        refused(lidc_pickle, tmp_path / "a.pickle")
+
+
+def changed(**fields) -> dict:
+    slices = content()
+    slices["slice3"] = {**slices["slice3"], **fields}
+    return slices
+
+
+BAD_PICKLES = {
+    "mask of another size": (changed(masks=[np.zeros((31, 32))] * 4), "mask 0: expected the image's size (32, 32)"),
+    "label 2": (changed(masks=[np.full((32, 32), 2)] * 4), "slice 'slice3': mask 0: expected a mask of 0 and 1"),
+    "NaN": (changed(image=np.full((32, 32), np.nan)), "slice 'slice3': expected an image in [0, 1], found nan"),
+    "Hounsfield units": (changed(image=np.full((32, 32), -900.0)), "expected an image in [0, 1], found -900"),
+    "no masks": (changed(masks=[]), "slice 'slice3': expected masks, found none"),
+    "masks in text": (changed(masks=["a"]), "mask 0: expected a numeric array, found str"),
+    "not an image": (changed(image=np.zeros((32, 32, 3))), "expected an image (H, W), found the shape (32, 32, 3)"),
+    "objects": (changed(image=np.array([None, 1])), "arrays must hold numbers, not 'O8'"),
+    "no series": ({"a": {"image": np.zeros((2, 2)), "masks": []}}, "expected image, masks and series_uid"),
+    "a list": ([1, 2], "expected a dict from slice names to slices, found list"),
+    "nothing": ({}, "expected a dict from slice names to slices, found an empty one"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_PICKLES)
+def test_bad_pickles(name, tmp_path):
+    slices, sentence = BAD_PICKLES[name]
+    (tmp_path / "a.pickle").write_bytes(pickle.dumps(slices))
+    assert sentence in refused(lidc_pickle, tmp_path / "a.pickle")
+
+
+def test_pickle_of_other_sizes_in_one_file(tmp_path):
+    slices = changed(image=np.zeros((16, 16)), masks=[np.zeros((16, 16))] * 4)
+    (tmp_path / "a.pickle").write_bytes(pickle.dumps(slices))
+    with pytest.raises(InputError, match=r"case 'slice3'.*: expected an image of shape \(1, 32, 32\)"):
+        prepare("lidc-pickle", tmp_path / "a.pickle", tmp_path / "s")
+    assert not (tmp_path / "s").exists()
+
+
+def test_pickle_truncated_foreign_absent(tmp_path):
+    whole = pickle.dumps(content(2))
+    for end in (0, 10, len(whole) // 2, len(whole) - 1):
+        (tmp_path / "cut").write_bytes(whole[:end])
+        assert "expected a whole pickle, found a damaged or foreign file" in refused(lidc_pickle, tmp_path / "cut")
+    rng = np.random.default_rng(0)
+    for _ in range(200):  # whatever the damage, it is told in one sentence or does no harm
+        bad = bytearray(whole)
+        bad[int(rng.integers(len(bad)))] ^= int(rng.integers(1, 256))
+        (tmp_path / "bad").write_bytes(bad)
+        with suppress(InputError):
+            list(lidc_pickle.read(tmp_path / "bad", lidc_pickle.Options()).cases)
+    (tmp_path / "huge").write_bytes(b"\x80\x04\x8e" + struct.pack("<Q", 2**62) + b".")
+    refused(lidc_pickle, tmp_path / "huge")
+    assert "expected a pickle, found nothing" in refused(lidc_pickle, tmp_path / "none")
+    assert "expected a pickle, found a folder" in refused(lidc_pickle, tmp_path)
+
+
+# the real file
+
+
+def test_real_hdf5_is_what_its_readme_says(shared_data):
+    """13,786 slices of 785 patients; groups and patients as counted there. Only the names are read here."""
+    reading = lidc_hdf5.read(shared_data / "lidc" / "data_lidc.hdf5", lidc_hdf5.Options())
+    assert (reading.total, reading.raters, reading.size, reading.dtype) == (13786, 4, (128, 128), "uint8")
+    case = next(reading.cases)
+    assert case.split == "train"
+    assert case.masks.shape == (4, 1, 128, 128)
+    with h5py.File(shared_data / "lidc" / "data_lidc.hdf5") as file:
+        patients = {split: set(file[split]["uids"][:]) for split in ("train", "val", "test")}
+    assert {split: len(names) for split, names in patients.items()} == {"train": 625, "val": 60, "test": 100}
+    assert not patients["train"] & patients["val"]
+    assert not patients["test"] & (patients["train"] | patients["val"])

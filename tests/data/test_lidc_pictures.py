@@ -1,0 +1,223 @@
+"""LIDC in pictures: the v2 crops, the PNG tree, CIMD's JPG folders; made ones and the real ones."""
+
+from pathlib import Path
+from types import ModuleType
+
+import h5py
+import numpy as np
+import pytest
+from layouts import save, write_crops, write_jpg_folders, write_png_tree
+
+from berdiff.data.prepare import prepare
+from berdiff.data.sources import lidc_crops, lidc_jpg, lidc_png
+from berdiff.data.split import leak
+from berdiff.data.store import Store
+from berdiff.data.verify import verify
+from berdiff.errors import InputError
+
+
+def prepared(source: str, path: Path, out: Path, options: object = None) -> Store:
+    prepare(source, path, out, options)
+    assert verify(out) == []
+    store = Store.open(out)
+    assert leak(store.cases.patient, store.cases.split) is None
+    return store
+
+
+def refused(module: ModuleType, path: Path) -> str:
+    with pytest.raises(InputError) as caught:
+        list(module.read(path, module.Options()).cases)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_png_tree(tmp_path):
+    images, masks = write_png_tree(tmp_path / "in")
+    store = prepared("lidc-png", tmp_path / "in", tmp_path / "s")
+    got, readers = store.read(range(12))
+    np.testing.assert_allclose(got[:, 0], images / 255, atol=1e-7)
+    np.testing.assert_array_equal(readers[:, :, 0], masks)
+    assert store.cases.case[5] == "LIDC-IDRI-0001/nodule-0/slice-1"
+    assert list(store.cases.patient[::4]) == ["LIDC-IDRI-0000", "LIDC-IDRI-0001", "LIDC-IDRI-0002"]
+    inner = prepared("lidc-png", tmp_path / "in" / "LIDC-IDRI-slices", tmp_path / "inner")  # the folder within will do
+    assert list(inner.cases.case) == list(store.cases.case)
+
+
+def test_png_tree_in_the_order_of_numbers(tmp_path):
+    for nodule in (10, 9, 0):
+        for z in (11, 2):
+            base = tmp_path / "p" / f"nodule-{nodule}"
+            for folder in ("images", *(f"mask-{k}" for k in range(4))):
+                save(base / folder / f"slice-{z}.png", np.zeros((8, 8), np.uint8))
+    names = [case.name for case in lidc_png.read(tmp_path, lidc_png.Options()).cases]
+    assert names == [f"p/nodule-{nodule}/slice-{z}" for nodule in (0, 9, 10) for z in (2, 11)]
+
+
+def test_crops(tmp_path):
+    made = write_crops(tmp_path / "in")
+    store = prepared("lidc-crops", tmp_path / "in", tmp_path / "s", lidc_crops.Options(size=32))
+    assert store.manifest.options == {"size": 32, "readers": 4}
+    for split, (images, masks) in made.items():
+        got, readers = store.read(store.indices(split))
+        np.testing.assert_allclose(got[:, 0], images[:, 6:-6, 6:-6] / 255, atol=1e-7)
+        np.testing.assert_array_equal(readers[:, :, 0], masks[..., 6:-6, 6:-6])
+    assert store.cases.case[0] == "LIDC-IDRI-0000/z-0.5_c0"
+    np.testing.assert_array_equal(store.cases.spacing, 0.5)
+    whole = prepared("lidc-crops", tmp_path / "in", tmp_path / "whole", lidc_crops.Options(size=44))
+    np.testing.assert_allclose(whole.read(whole.indices("val"))[0][:, 0], made["val"][0] / 255, atol=1e-7)
+
+
+def test_crops_of_180_give_the_centre_128_of_public_code(tmp_path):
+    image = np.random.default_rng(0).integers(0, 256, (180, 180), dtype=np.uint8)
+    save(tmp_path / "test/images/p/z-1_c0.png", image)
+    for k in range(4):
+        save(tmp_path / f"test/gt/p/z-1_c0_l{k}.png", np.zeros((180, 180), np.uint8))
+    (case,) = lidc_crops.read(tmp_path, lidc_crops.Options()).cases
+    np.testing.assert_array_equal(case.image[0], image[26:-26, 26:-26])
+
+
+def test_crops_larger_than_they_are(tmp_path):
+    write_crops(tmp_path)
+    assert "--size: expected 1 to 44, the size of the crops, found 128" in refused(lidc_crops, tmp_path)
+
+
+def test_crops_with_a_patient_in_two_splits(tmp_path):
+    write_crops(tmp_path / "in")
+    for folder in ("images", "gt"):
+        base = tmp_path / "in/lidc_crops_test/test" / folder
+        (base / "LIDC-IDRI-2000").rename(base / "LIDC-IDRI-0000")
+        for file in (base / "LIDC-IDRI-0000").iterdir():  # other slices of the patient
+            file.rename(file.with_name("z-9" + file.name[3:]))
+    with pytest.raises(InputError, match="found patient LIDC-IDRI-0000 in both train and test"):
+        prepare("lidc-crops", tmp_path / "in", tmp_path / "s", lidc_crops.Options(size=32))
+
+
+def test_jpg_folders(tmp_path):
+    made = write_jpg_folders(tmp_path / "in")
+    store = prepared("lidc-jpg", tmp_path / "in", tmp_path / "s")
+    for folder, split in (("training", "train"), ("testing", "test")):
+        _, readers = store.read(store.indices(split))
+        np.testing.assert_array_equal(readers[:, :, 0], made[folder][1])  # blurred by JPG, exact after the threshold
+    assert "patients unknown" in store.notes[0]
+    assert list(store.cases.case) == ["training/0", "training/1", "training/2", "testing/0", "testing/1"]
+    with pytest.raises(InputError, match="--threshold: expected 0 to 254, found 255"):
+        lidc_jpg.read(tmp_path / "in", lidc_jpg.Options(threshold=255))
+
+
+LAYOUTS = {
+    "png": (lidc_png, write_png_tree, "**/mask-1/slice-0.png", "**/images/slice-1.png"),
+    "crops": (lidc_crops, write_crops, "**/gt/*/*_l1.png", "**/images/*/z-1.5_c0.png"),
+    "jpg": (lidc_jpg, write_jpg_folders, "**/label1_.jpg", "training/1/image_2.jpg"),
+}
+
+
+@pytest.fixture(params=LAYOUTS)
+def layout(request, tmp_path, monkeypatch):
+    """(module, folder, one of its masks, one of its images)"""
+    module, write, mask, image = LAYOUTS[request.param]
+    write(tmp_path)
+    if module is lidc_crops:
+        monkeypatch.setattr(lidc_crops, "Options", lambda: lidc_crops_options)
+    return module, tmp_path, sorted(tmp_path.glob(mask))[0], sorted(tmp_path.glob(image))[0]
+
+
+lidc_crops_options = lidc_crops.Options(size=32)
+
+
+def test_bad_pictures(layout):
+    """One fault after the other in one picture of a good folder; the sentence names that picture."""
+    module, root, mask, image = layout
+    size = 44 if module is lidc_crops else 32
+
+    def fault(path: Path, change) -> str:
+        good = path.read_bytes()
+        change(path)
+        sentence = refused(module, root)
+        assert str(path) in sentence
+        path.write_bytes(good)
+        return sentence
+
+    assert f"expected a mask of {size}x{size} like its image, found 9x9" in fault(
+        mask, lambda path: save(path, np.zeros((9, 9), np.uint8))
+    )
+    assert "found no such file" in fault(mask, Path.unlink)
+    for path in (mask, image):
+        assert "found a damaged one" in fault(path, lambda path: path.write_bytes(path.read_bytes()[:-60]))
+        assert "found something else" in fault(path, lambda path: path.write_bytes(b"not a picture"))
+        assert "found something else" in fault(path, lambda path: path.write_bytes(b""))
+    assert "expected a" in fault(image, lambda path: save(path, np.zeros((9, 9), np.uint8)))
+    colours = np.zeros((size, size, 3), np.uint8)
+    colours[: size // 2, :, 0] = 200
+    assert "expected 1 channel(s), found 3" in fault(image, lambda path: save(path, colours))
+    if module is not lidc_jpg:  # lossy masks may hold any value
+        grey = np.full((size, size), 7, np.uint8)
+        assert "expected a mask of 0 and 1 or of 0 and 255, found the values 7" in fault(
+            mask, lambda path: save(path, grey)
+        )
+    assert len(list(module.read(root, module.Options()).cases)) > 4  # all is good again
+
+
+def test_a_link_out_of_the_folder(layout, tmp_path_factory):
+    module, root, mask, image = layout
+    outside = tmp_path_factory.mktemp("outside")
+    for path in (mask, image):
+        good = path.read_bytes()
+        (outside / path.name).write_bytes(good)
+        path.unlink()
+        path.symlink_to(outside / path.name)
+        sentence = refused(module, root)
+        assert f"{path}: expected a path inside {root}, found one that leads to {outside}" in sentence
+        path.unlink()
+        path.write_bytes(good)
+
+
+@pytest.mark.parametrize("module", [lidc_png, lidc_crops, lidc_jpg])
+def test_empty_or_no_folder(module, tmp_path):
+    (tmp_path / "empty").mkdir()
+    assert "found none" in refused(module, tmp_path / "empty")
+    assert "expected a folder, found nothing" in refused(module, tmp_path / "nowhere")
+    (tmp_path / "file").write_text("")
+    assert "expected a folder, found a file" in refused(module, tmp_path / "file")
+
+
+def test_a_reader_too_many(tmp_path):
+    write_png_tree(tmp_path)
+    nodule = next(tmp_path.glob("*/*/nodule-1"))
+    (nodule / "mask-4").mkdir()
+    assert f"{nodule}: expected 4 mask folders, found mask-4 too" in refused(lidc_png, tmp_path)
+
+
+def test_two_images_in_a_jpg_folder(tmp_path):
+    write_jpg_folders(tmp_path)
+    save(tmp_path / "training/1/image_9.jpg", np.zeros((32, 32), np.uint8))
+    assert f"{tmp_path}/training/1: expected one image_<i>.jpg, found 2" in refused(lidc_jpg, tmp_path)
+
+
+def test_real_png_tree_equals_the_real_hdf5(shared_data, tmp_path):
+    """Two public forms of the same patients, read by two sources: every slice must be the same in both."""
+    store = prepared("lidc-png", shared_data / "layouts" / "lidc_png_tree", tmp_path / "s")
+    assert len(set(store.cases.patient)) == 8
+    images, masks = store.read_stored(np.arange(len(store)))
+    place = {name: i for i, name in enumerate(store.cases.case)}
+    found = 0
+    with h5py.File(shared_data / "lidc" / "data_lidc.hdf5") as file:
+        for group in file.values():
+            for i in np.flatnonzero(np.isin(group["uids"][:].astype(str), store.cases.patient.astype(str))):
+                name = f"{group['uids'][i].decode()}/nodule-{group['nodules'][i]}/slice-{group['slices'][i]}"
+                np.testing.assert_array_equal(images[place[name], 0], group["images"][i])
+                np.testing.assert_array_equal(masks[place[name], :, 0], np.moveaxis(group["labels"][i], -1, 0))
+                found += 1
+    assert found == len(store) == 145
+
+
+def test_real_jpg_folders(shared_data, tmp_path):
+    store = prepared("lidc-jpg", shared_data / "layouts" / "lidc_jpg_folders", tmp_path / "s")
+    assert {name: count["cases"] for name, count in store.manifest.counts.items()} == {
+        "all": 28,
+        "train": 19,
+        "val": 0,
+        "test": 9,
+    }
+    _, masks = store.read(store.indices("all"))
+    readers = masks.any(axis=(2, 3, 4)).sum(1)  # every slice has 1 to 4 readers who marked something
+    assert readers.min() >= 1

@@ -1,0 +1,115 @@
+"""Several processes train the model that one process trains with the whole batch."""
+
+import multiprocessing
+import os
+import socket
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from berdiff.training import checkpoint
+from berdiff.training.runs import read_rows
+from berdiff.training.session import train
+
+from .standin import make_standin, small_config
+
+fork = multiprocessing.get_context("fork")
+LAST = "checkpoints/step-00000024"
+
+
+def _free_port() -> int:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def _process(store: Path, run: Path, strategy: str, rank: int, port: int, max_steps: int) -> None:
+    """One of two processes, with the variables that torchrun sets."""
+    os.environ |= {
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
+        "WORLD_SIZE": "2",
+        "LOCAL_WORLD_SIZE": "2",
+        "GROUP_RANK": "0",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "TORCHELASTIC_RUN_ID": "test",
+        "TORCHELASTIC_USE_AGENT_STORE": "False",
+    }
+    config = small_config(store, max_steps=max_steps)
+    train(replace(config, engine=replace(config.engine, devices="2", strategy=strategy)), run, make_standin)
+
+
+def _two_processes(store: Path, run: Path, strategy: str, max_steps: int = 24) -> None:
+    port = _free_port()
+    both = [
+        fork.Process(target=_process, args=(store, run, strategy, rank, port, max_steps), daemon=True)
+        for rank in range(2)
+    ]
+    for process in both:
+        process.start()
+    for process in both:
+        process.join(120)
+    assert [process.exitcode for process in both] == [0, 0]
+
+
+@pytest.fixture(scope="module")
+def one(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One process with the whole batch of 4."""
+    run = tmp_path_factory.mktemp("one") / "run"
+    train(small_config(store), run, make_standin)
+    return run
+
+
+def _assert_alike(run: Path, one: Path) -> None:
+    ours, theirs = checkpoint.read(run / LAST), checkpoint.read(one / LAST)
+    for part in checkpoint.PARTS:
+        assert ours.tensors[part].keys() == theirs.tensors[part].keys()
+        for name, value in ours.tensors[part].items():
+            torch.testing.assert_close(value, theirs.tensors[part][name], rtol=1e-3, atol=1e-5)
+    for a, b in zip(read_rows(run / "stats.jsonl"), read_rows(one / "stats.jsonl"), strict=True):
+        assert a.keys() == b.keys()
+        for name in {"loss", "grad_norm", "ged", "hm_iou"} & b.keys():
+            assert a[name] == pytest.approx(b[name], rel=1e-3), name
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_two_processes_train_the_model_of_one_with_the_double_batch(
+    store: Path, one: Path, tmp_path: Path, strategy: str
+) -> None:
+    _two_processes(store, tmp_path / "run", strategy)
+    _assert_alike(tmp_path / "run", one)
+
+
+def test_a_run_goes_on_with_other_processes_than_it_was_begun_with(store: Path, one: Path, tmp_path: Path) -> None:
+    """Eight steps sharded over two, eight more copied over two, the rest alone."""
+    run = tmp_path / "run"
+    _two_processes(store, run, "fsdp", max_steps=8)
+    _two_processes(store, run, "ddp", max_steps=16)
+    train(small_config(store), run, make_standin)
+    ours, theirs = checkpoint.read(run / LAST), checkpoint.read(one / LAST)
+    for part in checkpoint.PARTS:
+        for name, value in ours.tensors[part].items():
+            torch.testing.assert_close(value, theirs.tensors[part][name], rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launch", ["torchrun", "own"])
+def test_launch_lines_of_the_documentation(store: Path, tmp_path: Path, launch: str) -> None:
+    """docs/training.md: torchrun, and Fabric's own launcher, with two local processes."""
+    options = ["train", "demo", "--data", str(store), "--out", str(tmp_path / "run"), "--loop.batch-size", "4"]
+    options += ["--max-steps", "4", "--validation.every", "4", "--validation.cases", "3", "--data.crop", "None"]
+    options += ["--engine.accelerator", "cpu", "--engine.devices", "2", "--validation.samples", "2"]
+    program = {
+        "torchrun": [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "-m", "berdiff.cli.main"],
+        "own": [sys.executable, "-m", "berdiff.cli.main"],
+    }[launch]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "MASTER_PORT": str(_free_port())}
+    done = subprocess.run([*program, *options], capture_output=True, text=True, env=environment, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("finished: 4 steps") == 1
+    assert (tmp_path / "run/model/model.safetensors").is_file()

@@ -1,0 +1,146 @@
+"""A run killed at any moment and resumed is, bit for bit, the run that was not."""
+
+import json
+import multiprocessing
+import os
+import random
+import shutil
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from berdiff.training.batches import Batches
+from berdiff.training.runs import read_rows
+from berdiff.training.session import train
+
+from .standin import make_standin, small_config, weight_files
+
+# Children are forked: they have torch already, so a kill point costs a fraction of a second.
+fork = multiprocessing.get_context("fork")
+
+
+def _run(store: Path, out: Path, kill_at: int | None, slowly: bool) -> None:
+    """In a child: train; with `kill_at`, die like a power cut just before the n-th call that changes the disk."""
+    if slowly:  # at least half a second for the 24 steps, so that a kill within that time does come
+        make = Batches.make
+        Batches.make = lambda self, step: (time.sleep(0.02), make(self, step))[1]
+    if kill_at is not None:
+        left = iter(range(kill_at, -1, -1))
+
+        def or_die(call):
+            def wrapped(*args, **kwargs):
+                if next(left) == 0:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return call(*args, **kwargs)
+
+            return wrapped
+
+        os.fsync, os.replace, shutil.rmtree = map(or_die, (os.fsync, os.replace, shutil.rmtree))
+    train(small_config(store), out, make_standin)
+
+
+def _child(store: Path, out: Path, kill_at: int | None = None, slowly: bool = False) -> multiprocessing.Process:
+    process = fork.Process(target=_run, args=(store, out, kill_at, slowly))
+    process.start()
+    return process  # type: ignore[return-value]
+
+
+def _finish(store: Path, out: Path) -> None:
+    process = _child(store, out)
+    process.join(60)
+    assert process.exitcode == 0
+
+
+def _counters(run: Path) -> list[dict]:
+    states = [json.loads((path / "state.json").read_text())["state"] for path in sorted(run.glob("checkpoints/step-*"))]
+    return [{name: value for name, value in state.items() if name != "minutes"} for state in states]
+
+
+def _figures(run: Path) -> list[dict]:
+    timed = {"minutes", "images_per_s", "memory_mb", "seconds"}
+    return [{k: v for k, v in row.items() if k not in timed} for row in read_rows(run / "stats.jsonl")]
+
+
+def _assert_same(run: Path, whole: Path) -> None:
+    assert weight_files(run) == weight_files(whole)
+    assert _counters(run) == _counters(whole)
+    assert _figures(run) == _figures(whole)
+    assert not list(run.glob("checkpoints/.*")), "half-written checkpoints were left behind"
+
+
+@pytest.fixture(scope="module")
+def whole(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The uninterrupted run."""
+    out = tmp_path_factory.mktemp("whole") / "run"
+    _finish(store, out)
+    assert len(weight_files(out)) == 2 * 3 + 2
+    return out
+
+
+# A checkpoint makes seven such calls, a model folder four, the whole run about 85.
+@pytest.mark.parametrize(
+    ("kill_at", "left"),
+    [
+        (0, ".config.json"),
+        (5, ".stats.jsonl"),
+        (7, "checkpoints/.step-00000004"),
+        (11, "checkpoints/.step-00000004"),
+        (14, "model/.model.safetensors"),
+        (17, "model/.config.json"),
+        (20, "best/.config.json"),
+        (22, "checkpoints/.step-00000008"),
+        (26, "checkpoints/.step-00000008"),
+        (35, "checkpoints/.step-00000012"),
+        (44, "model/.model.safetensors"),
+        (52, "checkpoints/.step-00000016"),
+    ],
+)
+def test_killed_while_writing(store: Path, whole: Path, tmp_path: Path, kill_at: int, left: str) -> None:
+    run = tmp_path / "run"
+    process = _child(store, run, kill_at)
+    process.join(60)
+    assert process.exitcode == -signal.SIGKILL
+    (leftover,) = run.rglob(".*.part")
+    assert str(leftover.relative_to(run)).startswith(left), "the kill fell elsewhere than this case is meant for"
+    _finish(store, tmp_path / "run")
+    _assert_same(tmp_path / "run", whole)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_killed_at_a_random_moment(store: Path, whole: Path, tmp_path: Path, seed: int) -> None:
+    """Again and again, until the run comes through."""
+    rng, kills = random.Random(seed), 0
+    while True:
+        process = _child(store, tmp_path / "run", slowly=True)
+        process.join(rng.uniform(0.1, 0.5) if kills < 4 else 60)
+        if not process.is_alive():
+            break
+        os.kill(process.pid, signal.SIGKILL)  # type: ignore[arg-type]
+        process.join()
+        kills += 1
+    assert process.exitcode == 0
+    assert kills
+    _assert_same(tmp_path / "run", whole)
+
+
+def test_interrupted_politely_and_resumed(store: Path, whole: Path, tmp_path: Path) -> None:
+    """SIGTERM between two checkpoints: saved at that very step, nothing is done twice, and the end is the same."""
+    out = tmp_path / "run"
+    process = _child(store, out, slowly=True)
+    while process.is_alive() and not (out / "checkpoints" / "step-00000004").exists():
+        time.sleep(0.002)
+    os.kill(process.pid, signal.SIGTERM)  # type: ignore[arg-type]
+    process.join(60)
+    assert process.exitcode == 0
+    rows = read_rows(out / "stats.jsonl")
+    assert rows[-1]["kind"] == "end"
+    assert rows[-1]["reason"] == "stopped by SIGTERM"
+    assert (out / "checkpoints" / f"step-{rows[-1]['step']:08d}").exists()
+    _finish(store, out)
+    last = "step-00000024"
+    same = [name for name in weight_files(whole) if last in name or name.startswith("model/")]
+    assert len(same) == 4
+    for name in same:
+        assert weight_files(out)[name] == weight_files(whole)[name]
