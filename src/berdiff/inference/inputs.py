@@ -46,6 +46,9 @@ class _Found:
     listed: bool  # found in a folder, where files that are no images are left alone
 
 
+_Kinded = tuple[_Found, Kind | None]
+
+
 def find(
     given: Sequence[str | Path],
     channels: Sequence[str] = (),
@@ -143,9 +146,9 @@ def _grouped(files: list[_Found], channels: Sequence[str]) -> list[Input]:
     """Files to inputs: DICOM slices by folder and series, sequences by their common name, the rest one by one."""
     inputs: list[Input] = []
     for _, of_folder in groupby(files, key=lambda found: found.path.parent):
-        kinds = [(found, kind_of(found.path)) for found in of_folder]
+        kinds: list[_Kinded] = [(found, kind_of(found.path)) for found in of_folder]
         slices = [found for found, kind in kinds if kind == "dicom" and found.listed]
-        single = [(found, kind) for found, kind in kinds if not (kind == "dicom" and found.listed)]
+        single: list[_Kinded] = [(found, kind) for found, kind in kinds if not (kind == "dicom" and found.listed)]
         if slices:
             inputs += _series(slices)
         if len(channels) > 1:
@@ -178,9 +181,7 @@ def _series(slices: list[_Found]) -> list[Input]:
     ]
 
 
-def _sequences(
-    single: list[tuple[_Found, Kind | None]], channels: Sequence[str]
-) -> tuple[list[Input], list[tuple[_Found, Kind | None]]]:
+def _sequences(single: list[_Kinded], channels: Sequence[str]) -> tuple[list[Input], list[_Kinded]]:
     """Inputs of files called CASE_CHANNEL (or nnU-Net's CASE_0000), in the channels' order; and the files left over.
 
     Another file of such a case, like its CASE_seg, is not an image and is left out.

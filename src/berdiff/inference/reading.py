@@ -52,12 +52,13 @@ def read(item: Input, channels: int, intensity: Intensity, names: tuple[str, ...
         raise InputError(item.error)
     if item.store is not None:
         return _case(item, channels)
+    first, *others = item.paths
     if item.kind == "dicom":
         found = _dicom(item.paths)
-    elif len(item.paths) > 1:
+    elif others:
         found = _joined([_file(path, item.kind, 1) for path in item.paths], item)
     else:
-        found = _file(item.paths[0], item.kind, channels)
+        found = _file(first, item.kind, channels)
     if len(found.values) != channels:
         called = f" ({', '.join(names)})" if names else ""
         raise InputError(

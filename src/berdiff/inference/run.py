@@ -163,14 +163,14 @@ def default_kinds(result: Result) -> tuple[str, ...]:
 def planes(item: Input, region: Region) -> int:
     """How many slices of an input will be segmented, from names and headers: for the time that is left."""
     try:
-        if item.kind == "dicom" and len(item.paths) > 1:
+        first, *others = item.paths
+        if item.kind == "dicom" and others:
             depth = len(item.paths)
-        elif item.kind == "nifti" and not item.error and len(shape := volumes.stored_shape(item.paths[0])) > 2:
-            depth = volumes.shape_of(item.paths[0], 4 if len(shape) > 3 and shape[3] > 1 else 3)[-3]
+        elif item.kind == "nifti" and not item.error and len(shape := volumes.stored_shape(first)) > 2:
+            depth = volumes.shape_of(first, 4 if len(shape) > 3 and shape[3] > 1 else 3)[-3]
         else:
             return 1
-        first, last = region.slice_range(depth, item.what)
-        return last - first
+        return len(range(*region.slice_range(depth, item.what)))
     except InputError:
         return 1  # what is wrong is told when its turn comes
 

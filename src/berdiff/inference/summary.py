@@ -127,7 +127,8 @@ def longest_diameter(mask: np.ndarray, spacing: tuple[float, float]) -> float:
     for plane in mask if mask.ndim == 3 else mask[None]:
         if not plane.any():
             continue
-        pieces, _ = ndimage.label(plane, structure=np.ones((3, 3)))
+        pieces = np.zeros(plane.shape, np.int32)
+        ndimage.label(plane, structure=np.ones((3, 3)), output=pieces)
         for number, box in enumerate(ndimage.find_objects(pieces), start=1):
             longest = max(longest, _caliper(pieces[box] == number, spacing))
     return longest

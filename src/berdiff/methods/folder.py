@@ -1,8 +1,9 @@
 """A model as a folder: `config.json` (what it is) and `model.safetensors` (its weights). No code is in either.
 
 The configuration's `about` says what the weights were trained on, so that an image can be shown to them as they know
-it: `size` [H, W], `channels` and `targets` (names), `window` [low, high] of a raw CT in Hounsfield units or null, `scale`
-and `tails` for other values (see `inference.intensity`), `data` (the source's name) and `notes`. Each may be missing.
+it: `size` [H, W], `channels` and `targets` (names), `window` [low, high] of a raw CT in Hounsfield units or null,
+`scale` and `tails` for other values (see `inference.intensity`), `data` (the source's name) and `notes`. Each may be
+missing.
 """
 
 import hashlib
