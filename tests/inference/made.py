@@ -12,7 +12,7 @@ from berdiff.data.dicom import read_volume as read_slices
 from berdiff.data.volumes import series_affine, turn_back, upright
 from berdiff.inference.result import Result, Source
 
-SETTINGS = {"model": "tiny", "steps": 2, "seed": 3}
+SETTINGS = {"model": "tiny", "sampler": {"rule": "ddim", "steps": 2}, "seed": 3}
 
 
 def result_2d(
@@ -34,11 +34,13 @@ def result_2d(
     marked = np.stack([[blob(size, rng) for _ in targets] for _ in range(readers)]) if readers else None
     image = rng.random((channels, *size), np.float32)
     of = {
+        "name": "a",
         "settings": SETTINGS,
         "notes": ("real readers, simulated CT",),
         "source": Source("png", (Path("a.png"),), size),
     }
-    return Result("a", samples, image, spacing, targets=targets, readers=marked, **{**of, **changes})  # type: ignore[arg-type]
+    fixed = {"samples": samples, "image": image, "spacing": spacing, "targets": targets, "readers": marked}
+    return Result(**{**of, **fixed, **changes})  # type: ignore[arg-type]
 
 
 def blob(size: tuple[int, int], rng: np.random.Generator) -> np.ndarray:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from made import result_2d, volume_result
+from made import SETTINGS, result_2d, volume_result
 from PIL import Image
 
 from berdiff.data.images import read_mask
@@ -67,7 +67,7 @@ def test_json_says_what_was_measured_and_how(tmp_path: Path):
     assert measured["area"]["unit"] == "mm^2"
     found = [measured["area"][q] for q in ("q05", "q50", "q95")]
     np.testing.assert_allclose(found, np.quantile(areas, [0.05, 0.5, 0.95]))
-    assert facts["settings"] == {"model": "tiny", "steps": 2, "seed": 3}
+    assert facts["settings"] == SETTINGS
     assert facts["source"] == {"kind": "png", "files": ["a.png"]}
     assert facts["notes"] == ["real readers, simulated CT", "not for clinical use"]
 

@@ -53,6 +53,15 @@ def test_the_view_cuts_nothing_off(size: tuple[int, int], where: tuple[float, fl
     assert view.shape == view.of(samples).shape[-2:]
 
 
+def test_the_view_is_the_region_that_was_segmented():
+    result = result_2d(size=(100, 120), roi=((30, 94), (20, 84)))
+    empty = replace(result, samples=np.zeros_like(result.samples))
+    assert (best_view(empty).rows, best_view(empty).columns) == (slice(30, 94), slice(20, 84))
+    view = best_view(result)  # its masks lie above the region: they are shown all the same
+    assert view.of(result.samples).sum() == result.samples.sum()
+    assert (view.rows.stop, view.columns.stop) == (94, 84)
+
+
 def test_the_view_of_a_volume_is_the_slice_with_most_of_it():
     image = np.zeros((5, 200, 220))
     image[1, 50:60, 150:160] = 99

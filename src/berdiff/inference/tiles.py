@@ -46,19 +46,22 @@ class View:
 
 
 def best_view(result: Result) -> View:
-    """The slice with most of the finding, and a square around all masks in it; the whole plane if that is small."""
-    touched: np.ndarray = np.asarray(result.samples.any(axis=(0, 1)))
-    number = None
-    if touched.ndim == 3:
-        number = best_slice(result)
-        touched = touched[number]
+    """The slice with most of the finding; of it the region that was segmented, or where that is large, a square
+    around the masks. No mask is cut off."""
+    number = best_slice(result) if result.volume else None
+    marked = result.samples if number is None else result.samples[..., number, :, :]
+    touched: np.ndarray = np.asarray(marked.any(axis=(0, 1)))
     if result.readers is not None:
         touched = touched | result.readers.any(axis=(0, 1))
-    rows, columns = (slice(0, length) for length in touched.shape)
-    if max(touched.shape) > 2 * SMALLEST_VIEW and touched.any():
-        spans = [where[[0, -1]] for where in (np.flatnonzero(touched.any(1)), np.flatnonzero(touched.any(0)))]
-        side = max(SMALLEST_VIEW, *(round((last + 1 - first) * 5 / 3) for first, last in spans))
-        rows, columns = (_around(span, side, length) for span, length in zip(spans, touched.shape, strict=True))
+    spans = [np.flatnonzero(line)[[0, -1]] if line.any() else None for line in (touched.any(1), touched.any(0))]
+    box = []
+    for axis, span in zip((-2, -1), spans, strict=True):
+        first, last = (0, touched.shape[axis]) if result.roi is None else result.roi[axis]
+        box.append((first, last) if span is None else (min(first, int(span[0])), max(last, int(span[1]) + 1)))
+    if max(last - first for first, last in box) > 2 * SMALLEST_VIEW and touched.any():
+        side = max(SMALLEST_VIEW, *(round((span[1] + 1 - span[0]) * 5 / 3) for span in spans if span is not None))
+        box = [_around(s, side, n) for s, n in zip(spans, touched.shape, strict=True) if s is not None]
+    rows, columns = (slice(*ends) for ends in box)
     return View(number, rows, columns, pixel_aspect(result))
 
 
@@ -68,11 +71,11 @@ def best_slice(result: Result) -> int:
     return int(area.argmax()) if area.any() else len(area) // 2
 
 
-def _around(span: np.ndarray, side: int, length: int) -> slice:
+def _around(span: np.ndarray, side: int, length: int) -> tuple[int, int]:
     """`side` pixels around the first and the last one of `span`, inside 0..length."""
     side = min(side, length)
     start = min(max(0, (int(span.sum()) + 1 - side) // 2), length - side)
-    return slice(start, start + side)
+    return start, start + side
 
 
 def pixel_aspect(result: Result) -> float:

@@ -33,10 +33,14 @@ def caption(result: Result) -> str:
 
 def settings_line(result: Result) -> str:
     """How the samples were drawn."""
+    settings = result.settings
     said = [f"{len(result.samples)} samples"]
-    for name in ("model", "steps", "seed"):
-        if name in result.settings:
-            said.append(f"{name} {result.settings[name]}")
+    if "model" in settings:
+        said.append(f"model {settings['model']}")
+    if "sampler" in settings:
+        said.append(f"{settings['sampler']['rule']} in {settings['sampler']['steps']} steps")
+    if "seed" in settings:
+        said.append(f"seed {settings['seed']}")
     return ", ".join(said)
 
 
