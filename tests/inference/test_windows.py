@@ -1,5 +1,7 @@
 """Windows: one diffusion over the whole image, its estimate the weighted mean of the windows' estimates."""
 
+from itertools import pairwise
+
 import pytest
 import torch
 from hypothesis import given
@@ -38,7 +40,7 @@ def test_windows_cover_everything_and_overlap_enough(size, more, overlap):
     found = starts(length, size, overlap)
     assert found[0] == 0
     assert found[-1] == length - size
-    for a, b in zip(found, found[1:], strict=False):
+    for a, b in pairwise(found):
         assert 0 < b - a <= max(1, int(size * (1 - overlap))) + 1  # rounding moves a window by at most one pixel
         assert b <= a + size  # no gap
     assert starts(size, size, overlap) == [0]
@@ -101,5 +103,5 @@ def test_a_segmenter_over_windows_draws_what_the_whole_would(target):
 def test_what_cannot_be_done_is_said():
     with pytest.raises(InputError, match="--overlap: expected a share from 0 to below 1, found 1"):
         over_windows(BerDiff(ByPixel(), linear(10)), (8, 8), 1.0)
-    with pytest.raises(InputError, match="expected an image .* of 8x8 pixels for the method Linear"):
+    with pytest.raises(InputError, match=r"expected an image .* of 8x8 pixels for the method Linear"):
         over_windows(nn.Linear(1, 1), (8, 8), 0.5)

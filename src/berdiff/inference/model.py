@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from berdiff.diffusion.sampling import Sampler
+from berdiff.diffusion.sampling import Sampler, time_grid
 from berdiff.errors import InputError
 from berdiff.inference.draw import Advance, Settings, draw
 from berdiff.inference.inputs import Input, find
@@ -86,8 +86,18 @@ class Model:
         self, images: Sequence[Opened], settings: Settings, advance: Advance = lambda slices: None
     ) -> list[Result]:
         """The results of opened images, drawn together."""
+        self.check(settings)
         samples = draw(self.segmenter, images, self.size, settings, self.device, advance)
         return [self._result(image, of, settings) for image, of in zip(images, samples, strict=True)]
+
+    def check(self, settings: Settings) -> None:
+        """Whether the sampler can walk this model's schedule, before any image is read."""
+        schedule = getattr(self.segmenter, "schedule", None)
+        if schedule is not None:
+            try:
+                time_grid(schedule.T, settings.sampler.steps, settings.sampler.spacing)
+            except ValueError as error:
+                raise InputError(f"--{error}") from error
 
     def _result(self, image: Opened, samples: np.ndarray, settings: Settings) -> Result:
         shape = image.image.shape[1:]
@@ -135,7 +145,8 @@ def make_sampler(steps: int, rule: str, posterior: str, last_step: str) -> Sampl
     try:
         return Sampler(steps, rule, posterior, last_step=last_step)  # type: ignore[arg-type]
     except ValueError as error:
-        raise InputError(f"--{error}") from error
+        option, _, rest = str(error).partition(":")
+        raise InputError(f"--{'sampler' if option == 'rule' else option.replace('_', '-')}:{rest}") from error
 
 
 def plain(settings: Settings) -> dict[str, Any]:

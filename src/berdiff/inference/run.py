@@ -59,6 +59,7 @@ class Run:
         say: Callable[[str], None] = lambda sentence: None,
     ) -> None:
         """`say` is told the sentence of each input that fails, at once."""
+        model.check(settings)
         exports.check_kinds(output.kinds or ())
         if output.representatives < 1:
             raise InputError(f"--representatives: expected at least 1, found {output.representatives}")
