@@ -10,11 +10,12 @@ from pathlib import Path
 
 import torch
 
-from benchmarks import core
+from benchmarks import core, loader
 from berdiff.files import write_text
 
 BENCHMARKS: dict[str, tuple[Callable[[], dict[str, float]], ...]] = {
     "core": (core.training_step, core.sampling),
+    "loader": (loader.loader_vs_training, loader.preparing),
 }
 RESULTS = Path(__file__).with_name("results.json")
 

@@ -17,7 +17,6 @@ from berdiff.data.dataset import (
     SliceDataset,
     batch_draws,
     batch_indices,
-    evaluation_loader,
     training_loader,
 )
 from berdiff.data.store import Store
@@ -138,12 +137,6 @@ def test_batches_walk_through_permutations(n, batch, world, seed):
 def test_epochs_and_seeds_shuffle_differently():
     orders = [tuple(batch_indices(40, 40, step, seed)) for seed in (0, 1) for step in (0, 1)]
     assert len({*orders, tuple(range(40))}) == 5
-
-
-def test_evaluation_sees_each_once_in_order(store):
-    loader = evaluation_loader(SliceDataset(store, "train", raters="all"), 10)
-    assert torch.cat([batch["index"] for batch in loader]).tolist() == list(range(24))
-    assert [len(batch["image"]) for batch in loader] == [10, 10, 4]
 
 
 def symmetries(array: np.ndarray) -> list[np.ndarray]:

@@ -1,7 +1,7 @@
 """The store: what was put in comes out, for zarr and for us, from any address and in any process."""
 
 import multiprocessing
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,9 +26,9 @@ def cases():
 
 @pytest.fixture
 def address(cases, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A store of 10 cases in shards of 4, so that the last shard is not full."""
+    """A store of 10 cases in shards of 3: the last is not full, and a place in a shard has now more, now fewer readers."""
     monkeypatch.setattr(preparing, "find_source", lambda name: as_source(cases))
-    monkeypatch.setattr(preparing, "SHARD", 4)
+    monkeypatch.setattr(preparing, "SHARD", 3)
     preparing.prepare("made", None, tmp_path / "s.zarr")
     return tmp_path / "s.zarr"
 
@@ -123,6 +123,29 @@ def test_many_processes(address, method):
     expected = [_sum(store, i) for i in range(10)]
     with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context(method)) as pool:
         assert list(pool.map(_sum, [store] * 10, range(10))) == expected
+
+
+def test_a_fork_opens_the_files_again(address):
+    """Network sessions of the parent must not be used in a child."""
+    store = Store.open(address)
+    store.read([0])
+    parents = store._arrays()[0].fs
+    context = multiprocessing.get_context("fork")
+    here, there = context.Pipe()
+    child = context.Process(target=lambda: there.send((store._arrays()[0].fs is parents, _sum(store, 3))))
+    child.start()
+    assert here.recv() == (False, _sum(store, 3))
+    child.join()
+    assert store._arrays()[0].fs is parents
+
+
+def test_many_threads(address):
+    """The first reads race to open the store; all must see the same."""
+    expected = [_sum(Store.open(address), i) for i in range(10)]
+    for _ in range(5):
+        store = Store.open(address)
+        with ThreadPoolExecutor(8) as pool:
+            assert list(pool.map(_sum, [store] * 40, list(range(10)) * 4)) == expected * 4
 
 
 def test_an_index_outside_is_an_error(address):

@@ -50,7 +50,7 @@ def test_order_does_not_matter(samples, masks, seed):
 def test_values_stay_in_their_ranges(samples, masks):
     for metric in (metrics.hm_iou, metrics.d_max, metrics.dice, metrics.soft_dice, metrics.ece, metrics.brier):
         assert 0 <= metric(samples, masks).item() <= 1 + 1e-12
-    assert metrics.ged(samples, masks).item() <= 2
+    assert metrics.ged(samples, masks).item() <= 2 + 1e-12
     # a matching cannot beat each reader's own best
     assert metrics.hm_iou(samples, masks).item() <= metrics.d_max(samples, masks).item() + 1e-12
 

@@ -9,7 +9,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from berdiff.data.store import open_store
+from berdiff.diffusion.sampling import Sampler
 from berdiff.errors import InputError
+from berdiff.evaluation.evaluate import Settings, evaluate
 from berdiff.training import checkpoint, loop
 from berdiff.training.batches import ahead
 from berdiff.training.config import OptimConfig
@@ -90,12 +93,50 @@ def test_validation_does_not_touch_training(store: Path, tmp_path: Path) -> None
     assert without == {k: v for k, v in weight_files(tmp_path / "with").items() if not k.startswith("best")}
 
 
+def test_validation_gives_the_figures_of_an_evaluation(store: Path, tmp_path: Path) -> None:
+    config = small_config(store)
+    config = replace(config, validation=replace(config.validation, every=24, cases=3))
+    train(config, tmp_path / "run", make_standin)
+    (row,) = (row for row in read_rows(tmp_path / "run/stats.jsonl") if row["kind"] == "validation")
+    segmenter = StandIn()
+    segmenter.load_state_dict(load_file(tmp_path / "run/model/model.safetensors"))
+    settings = Settings("val", samples=4, sampler=Sampler(steps=2), limit=3)
+    figures = evaluate(segmenter, open_store(store), tmp_path / "evaluation", settings)["metrics"]
+    assert row["ged"] == pytest.approx(figures["ged_4"]["value"], abs=1e-12)
+    assert row["hm_iou"] == pytest.approx(figures["hm_iou_4"]["value"], abs=1e-12)
+
+
 def test_parts_of_a_batch_add_up_to_the_batch(store: Path, tmp_path: Path) -> None:
     _train(store, tmp_path / "whole", accumulate=1)
     _train(store, tmp_path / "parts", accumulate=4)
     for name, value in checkpoint.read(tmp_path / "whole/checkpoints/step-00000024").tensors["raw"].items():
         other = checkpoint.read(tmp_path / "parts/checkpoints/step-00000024").tensors["raw"][name]
         torch.testing.assert_close(value, other, rtol=1e-4, atol=1e-5)
+
+
+def test_bfloat16_trains_like_float32(store: Path, tmp_path: Path) -> None:
+    """Not equal, but close; and the weights themselves stay float32."""
+    config = small_config(store, max_steps=60)
+    half = replace(config, engine=replace(config.engine, precision="bf16-mixed"))
+    train(config, tmp_path / "full", make_standin)
+    train(half, tmp_path / "half", make_standin)
+    full, half = (read_rows(tmp_path / name / "stats.jsonl") for name in ("full", "half"))
+    losses = [[row["loss"] for row in rows if row["kind"] == "train"] for rows in (full, half)]
+    assert losses[0] != losses[1]
+    assert losses[0] == pytest.approx(losses[1], rel=0.05)
+    weights = checkpoint.read(tmp_path / "half/checkpoints/step-00000060").tensors["raw"]
+    assert {value.dtype for value in weights.values()} == {torch.float32}
+
+
+@pytest.mark.slow
+def test_compiled_trains_alike(store: Path, tmp_path: Path) -> None:
+    config = replace(small_config(store), validation=replace(small_config(store).validation, every=0))
+    train(config, tmp_path / "plain", make_standin)
+    compiled = replace(config, engine=replace(config.engine, compile=True))
+    train(compiled, tmp_path / "compiled", make_standin)
+    plain = checkpoint.read(tmp_path / "plain/checkpoints/step-00000024").tensors["raw"]
+    for name, value in checkpoint.read(tmp_path / "compiled/checkpoints/step-00000024").tensors["raw"].items():
+        torch.testing.assert_close(value, plain[name], rtol=1e-3, atol=1e-4)
 
 
 def test_learning_rate_is_what_torch_schedules() -> None:

@@ -52,8 +52,10 @@ def command(argv: list[str]) -> None:
         if asked.dry_run:
             from berdiff.training.estimate import estimate
 
-            figures = estimate(open_session(asked.config), asked.out)
-            print(dump(asked.config) + json.dumps(figures, indent=2))
+            session = open_session(asked.config)
+            figures = estimate(session, asked.out)
+            if session.fabric.is_global_zero:
+                print(dump(asked.config) + json.dumps(figures, indent=2))
             return
         reason = train(asked.config, asked.out)
     except RunStopped as stopped:

@@ -147,11 +147,6 @@ def training_loader(
     return DataLoader(dataset, batch_sampler=sampler, num_workers=workers, collate_fn=collate)
 
 
-def evaluation_loader(dataset: SliceDataset, batch_size: int, workers: int = 0) -> DataLoader:
-    """Every item once, in order; the last batch may be smaller."""
-    return DataLoader(dataset, batch_size=batch_size, shuffle=False, num_workers=workers, collate_fn=collate)
-
-
 def collate(items: list[dict[str, Any]]) -> dict[str, Tensor]:
     return {
         "image": torch.stack([item["image"] for item in items]),

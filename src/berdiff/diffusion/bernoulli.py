@@ -4,19 +4,15 @@ Every function returns the probability that a pixel is 1, elementwise; `draw` tu
 tensors of 0 and 1. `y0_hat`, the estimate of the mask, may be soft: the probability that y0 = 1.
 """
 
-from collections.abc import Sequence
-from itertools import accumulate
-from math import prod
-from operator import mul
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from berdiff.diffusion.schedule import NoiseSchedule, Time
+from berdiff.diffusion.random import Generators, uniform
+from berdiff.diffusion.schedule import NoiseSchedule, Time, cast
 
 Posterior = Literal["soft", "marginal"]
-Generators = torch.Generator | Sequence[torch.Generator]
 
 
 # --- forward process -------------------------------------------------------------------------------------------------
@@ -24,23 +20,24 @@ Generators = torch.Generator | Sequence[torch.Generator]
 
 def q_step(schedule: NoiseSchedule, y_prev: Tensor, t: Time) -> Tensor:
     """Eq. 2: q(y_t = 1 | y_{t-1})."""
-    schedule.check(t)
     a, _, _ = schedule.pair(t, t - 1, y_prev)
-    return a * y_prev + (1 - a) / 2
+    keep, flip = cast(y_prev, a, (1 - a) / 2)
+    return keep * y_prev + flip
 
 
 def q_marginal(schedule: NoiseSchedule, y0: Tensor, t: Time) -> Tensor:
     """Eq. 3: q(y_t = 1 | y0)."""
     schedule.check(t)
     alpha_bar_t = schedule.at(t, y0)
-    return alpha_bar_t * y0 + (1 - alpha_bar_t) / 2
+    keep, flip = cast(y0, alpha_bar_t, (1 - alpha_bar_t) / 2)
+    return keep * y0 + flip
 
 
 def q_sample(schedule: NoiseSchedule, y0: Tensor, t: Time, generator: Generators) -> tuple[Tensor, Tensor]:
     """Eq. 3 by flips: (y_t, eps) with eps ~ B((1 - alpha_bar_t) / 2) and y_t = y0 XOR eps."""
     schedule.check(t)
-    flip = (1 - schedule.at(t, y0)) / 2
-    eps = draw(flip.expand(y0.shape), generator)
+    (flip,) = cast(y0, (1 - schedule.at(t, y0)) / 2)
+    eps = draw(flip.expand(y0.shape), generator).to(y0.dtype)
     return xor(y0, eps), eps
 
 
@@ -58,10 +55,10 @@ def theta_post(schedule: NoiseSchedule, y_t: Tensor, y0: Tensor, t: Time, s: Tim
     A soft y0 is allowed, as the paper does; it is then NOT the marginal over y0 (see `marginal_post`).
     """
     a, b, _ = schedule.pair(t, s, y_t)
-    from_t = a * y_t + (1 - a) / 2  # channel 1 of the first factor; channel 0 is its complement
-    from_0 = b * y0 + (1 - b) / 2
-    ones = from_t * from_0
-    return ones / (ones + (1 - from_t) * (1 - from_0))
+    a, flip_a, b, flip_b = cast(y_t, a, (1 - a) / 2, b, (1 - b) / 2)
+    ones = (a * y_t + flip_a) * (b * y0 + flip_b)
+    zeros = (a * (1 - y_t) + flip_a) * (b * (1 - y0) + flip_b)
+    return ones / (ones + zeros)
 
 
 def marginal_post(schedule: NoiseSchedule, y_t: Tensor, y0_hat: Tensor, t: Time, s: Time) -> Tensor:
@@ -76,22 +73,30 @@ def marginal_post(schedule: NoiseSchedule, y_t: Tensor, y0_hat: Tensor, t: Time,
 
 
 def sigma_max(schedule: NoiseSchedule, t: Time, s: Time, like: Tensor) -> Tensor:
-    """The largest sigma for which `sigma_post` is a probability."""
-    _, b, alpha_bar_t = schedule.pair(t, s, like.double())
-    return ((1 - b) / (1 - alpha_bar_t)).to(like.dtype)
+    """The largest sigma for which `sigma_post` is a probability; float64, shaped to broadcast against `like`."""
+    _, b, alpha_bar_t = schedule.pair(t, s, like)
+    return (1 - b) / (1 - alpha_bar_t)
 
 
 def sigma_ddpm(schedule: NoiseSchedule, t: Time, s: Time, like: Tensor) -> Tensor:
     """The sigma at which `sigma_post` is the posterior of the Markov chain, eq. 4."""
-    a, b, alpha_bar_t = schedule.pair(t, s, like.double())
-    return (a * (1 - b**2) / (1 - alpha_bar_t**2)).to(like.dtype)
+    a, b, alpha_bar_t = schedule.pair(t, s, like)
+    return a * (1 - b**2) / (1 - alpha_bar_t**2)
 
 
 def sigma_post(schedule: NoiseSchedule, y_t: Tensor, y0_hat: Tensor, t: Time, s: Time, sigma: Tensor | float) -> Tensor:
     """Algorithm 2, DDIM: P(y_s = 1 | y_t, y0) that keeps the marginal of y_s for every 0 <= sigma <= sigma_max."""
-    _, b, alpha_bar_t = schedule.pair(t, s, y_t)
-    p = sigma * y_t + (b - sigma * alpha_bar_t) * y0_hat + ((1 - b) - (1 - alpha_bar_t) * sigma) / 2
-    return p.clamp(0, 1)  # rounding leaves it a hair outside at the ends
+    of_y_t, of_y0, rest = cast(y_t, *sigma_weights(schedule, y_t, t, s, sigma))
+    return (of_y_t * y_t + of_y0 * y0_hat + rest).clamp(0, 1)  # rounding leaves it a hair outside at the ends
+
+
+def sigma_weights(
+    schedule: NoiseSchedule, like: Tensor, t: Time, s: Time, sigma: Tensor | float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """What `sigma_post` gives to y_t, to y0 and to neither, in float64."""
+    _, b, alpha_bar_t = schedule.pair(t, s, like)
+    sigma = torch.as_tensor(sigma, dtype=torch.float64, device=like.device)
+    return sigma, b - sigma * alpha_bar_t, (((1 - b) - (1 - alpha_bar_t) * sigma) / 2)
 
 
 # --- reverse process -------------------------------------------------------------------------------------------------
@@ -126,20 +131,6 @@ def calibrate(
 
 
 # --- drawing ---------------------------------------------------------------------------------------------------------
-
-
-def uniform(shape: Sequence[int], generator: Generators, like: Tensor) -> Tensor:
-    """U[0, 1) of a shape. With many generators, one for each mask of the leading dimensions.
-
-    A mask's randomness then does not depend on the batch it is drawn in.
-    """
-    if isinstance(generator, torch.Generator):
-        return torch.rand(tuple(shape), generator=generator, dtype=like.dtype, device=like.device)
-    if len(generator) not in accumulate(shape, mul):
-        raise ValueError(f"generator: expected one for each mask of shape {tuple(shape)}, found {len(generator)}")
-    pixels = prod(shape) // len(generator)
-    rows = [torch.rand(pixels, generator=g, dtype=like.dtype, device=like.device) for g in generator]
-    return torch.stack(rows).reshape(tuple(shape))
 
 
 def draw(p: Tensor, generator: Generators) -> Tensor:

@@ -3,14 +3,14 @@
 The same schedule, the same explicit pair (t, s), the same loop; only the noise differs.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-from berdiff.diffusion.bernoulli import Generators
+from berdiff.diffusion.random import Generators, normal
 from berdiff.diffusion.sampling import Callback, Sampler, time_grid, walk
-from berdiff.diffusion.schedule import NoiseSchedule, Time
+from berdiff.diffusion.schedule import NoiseSchedule, Time, cast
 
 
 def to_signal(mask: Tensor) -> Tensor:
@@ -23,45 +23,43 @@ def to_mask(y: Tensor) -> Tensor:
     return (y > 0).to(y.dtype)
 
 
-def normal(shape: Sequence[int], generator: Generators, like: Tensor) -> Tensor:
-    """Standard normal noise; with many generators, one for each mask of the leading dimensions."""
-    if isinstance(generator, torch.Generator):
-        return torch.randn(tuple(shape), generator=generator, dtype=like.dtype, device=like.device)
-    pixels = like.new_empty(tuple(shape)).numel() // len(generator)
-    rows = [torch.randn(pixels, generator=g, dtype=like.dtype, device=like.device) for g in generator]
-    return torch.stack(rows).reshape(tuple(shape))
-
-
 def q_sample(schedule: NoiseSchedule, y0: Tensor, t: Time, generator: Generators) -> tuple[Tensor, Tensor]:
     """(y_t, eps) with y_t = sqrt(alpha_bar_t) y0 + sqrt(1 - alpha_bar_t) eps."""
     schedule.check(t)
     alpha_bar_t = schedule.at(t, y0)
+    signal, noise = cast(y0, alpha_bar_t.sqrt(), (1 - alpha_bar_t).sqrt())
     eps = normal(y0.shape, generator, y0)
-    return alpha_bar_t.sqrt() * y0 + (1 - alpha_bar_t).sqrt() * eps, eps
+    return signal * y0 + noise * eps, eps
 
 
 def predict_y0(schedule: NoiseSchedule, y_t: Tensor, eps_hat: Tensor, t: Time) -> Tensor:
     """The estimated signal from the estimated noise, clipped to where signals live."""
     alpha_bar_t = schedule.at(t, y_t)
-    return ((y_t - (1 - alpha_bar_t).sqrt() * eps_hat) / alpha_bar_t.sqrt()).clamp(-1, 1)
+    signal, noise = cast(y_t, alpha_bar_t.sqrt(), (1 - alpha_bar_t).sqrt())
+    return ((y_t - noise * eps_hat) / signal).clamp(-1, 1)
 
 
 def posterior(schedule: NoiseSchedule, y_t: Tensor, y0: Tensor, t: Time, s: Time) -> tuple[Tensor, Tensor]:
     """(mean, variance) of q(y_s | y_t, y0) for any s < t: DDPM's rule."""
     a, b, alpha_bar_t = schedule.pair(t, s, y_t)
-    mean = (b.sqrt() * (1 - a) * y0 + a.sqrt() * (1 - b) * y_t) / (1 - alpha_bar_t)
-    return mean, (1 - b) * (1 - a) / (1 - alpha_bar_t)
+    of_y0, of_y_t, variance = cast(
+        y_t,
+        b.sqrt() * (1 - a) / (1 - alpha_bar_t),
+        a.sqrt() * (1 - b) / (1 - alpha_bar_t),
+        (1 - b) * (1 - a) / (1 - alpha_bar_t),
+    )
+    return of_y0 * y0 + of_y_t * y_t, variance
 
 
 def ddim_moments(
     schedule: NoiseSchedule, y_t: Tensor, y0: Tensor, t: Time, s: Time, eta: float = 0.0
 ) -> tuple[Tensor, Tensor]:
     """(mean, variance) of DDIM's step; eta = 0 is deterministic, eta = 1 is DDPM's posterior."""
-    _, b, alpha_bar_t = schedule.pair(t, s, y_t)
-    _, variance = posterior(schedule, y_t, y0, t, s)
-    variance = eta**2 * variance
-    eps = (y_t - alpha_bar_t.sqrt() * y0) / (1 - alpha_bar_t).sqrt()
-    return b.sqrt() * y0 + (1 - b - variance).clamp(min=0).sqrt() * eps, variance
+    a, b, alpha_bar_t = schedule.pair(t, s, y_t)
+    variance = eta**2 * (1 - b) * (1 - a) / (1 - alpha_bar_t)
+    of_eps = ((1 - b - variance) / (1 - alpha_bar_t)).clamp(min=0).sqrt()  # and eps = (y_t - signal * y0) / noise
+    of_y0, of_y_t, variance = cast(y_t, b.sqrt() - of_eps * alpha_bar_t.sqrt(), of_eps, variance)
+    return of_y0 * y0 + of_y_t * y_t, variance
 
 
 @torch.no_grad()

@@ -12,15 +12,15 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from berdiff.diffusion.bernoulli import (
-    Generators,
     Posterior,
     predict_y0_logits,
-    q_marginal,
     q_sample,
     sigma_ddpm,
+    sigma_weights,
     theta_post,
 )
-from berdiff.diffusion.schedule import NoiseSchedule, Time
+from berdiff.diffusion.random import Generators
+from berdiff.diffusion.schedule import NoiseSchedule, Time, cast
 
 Target = Literal["noise", "mask"]
 
@@ -34,21 +34,19 @@ def log_reverse(
     schedule: NoiseSchedule, y_t: Tensor, y0_logits: Tensor, t: Time, s: Time, posterior: Posterior = "soft"
 ) -> tuple[Tensor, Tensor]:
     """(log mu_hat, log(1 - mu_hat)) of the reverse step, eq. 6, from the logits of the estimated mask."""
-    a, b, alpha_bar_t = schedule.pair(t, s, y_t)
     if posterior == "soft":
-        from_t = a * y_t + (1 - a) / 2
-        noise = (1 - b) / 2
-        ones = from_t.log() + _log_affine(y0_logits, b, noise)
-        zeros = (1 - from_t).log() + _log_affine(-y0_logits, b, noise)
+        a, b, _ = schedule.pair(t, s, y_t)
+        a, flip_a, b, flip_b = cast(y_t, a, (1 - a) / 2, b, (1 - b) / 2)
+        ones = (a * y_t + flip_a).log() + _log_affine(y0_logits, b, flip_b)
+        zeros = (a * (1 - y_t) + flip_a).log() + _log_affine(-y0_logits, b, flip_b)
         norm = torch.logaddexp(ones, zeros)
         return ones - norm, zeros - norm
     if posterior == "marginal":
-        sigma = sigma_ddpm(schedule, t, s, y_t)
-        weight = b - sigma * alpha_bar_t
-        noise = (((1 - b) - (1 - alpha_bar_t) * sigma) / 2).clamp(min=0)
+        weights = sigma_weights(schedule, y_t, t, s, sigma_ddpm(schedule, t, s, y_t))
+        of_y_t, of_y0, rest = cast(y_t, *(weight.clamp(min=0) for weight in weights))
         return (
-            _log_affine(y0_logits, weight, sigma * y_t + noise),
-            _log_affine(-y0_logits, weight, sigma * (1 - y_t) + noise),
+            _log_affine(y0_logits, of_y0, of_y_t * y_t + rest),
+            _log_affine(-y0_logits, of_y0, of_y_t * (1 - y_t) + rest),
         )
     raise ValueError(f"posterior: expected 'soft' or 'marginal', found {posterior!r}")
 
@@ -94,6 +92,8 @@ def total_loss(
 
     A term with weight 0 is left out, so that an ablation pays only for what it uses.
     """
+    if target not in ("noise", "mask"):
+        raise ValueError(f"target: expected 'noise' or 'mask', found {target!r}")
     terms: dict[str, Tensor] = {}
     loss = logits.new_zeros(())
     if lambda_kl:
@@ -107,9 +107,12 @@ def total_loss(
 
 
 def prior_kl(schedule: NoiseSchedule, y0: Tensor) -> Tensor:
-    """KL(q(y_T | y0) || B(1/2)), elementwise: what is still known at T, about alpha_bar_T^2 / 2."""
-    p = q_marginal(schedule, y0, schedule.T)
-    return kl_bernoulli(p, torch.full_like(p, 0.5))
+    """KL(q(y_T | y0) || B(1/2)), elementwise: what is still known at T, about alpha_bar_T^2 / 2 and alike for both y0.
+
+    With p = (1 + c) / 2 it is ((1 + c) log(1 + c) + (1 - c) log(1 - c)) / 2: no logarithm of 1/2 to subtract.
+    """
+    c = schedule.alpha_bar[-1]
+    return torch.full_like(y0, float(((1 + c) * torch.log1p(c) + (1 - c) * torch.log1p(-c)) / 2))
 
 
 @torch.no_grad()

@@ -9,7 +9,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from berdiff.diffusion.bernoulli import Generators, Posterior, draw, reverse_mean, sigma_max, sigma_post
+from berdiff.diffusion.bernoulli import Posterior, draw, reverse_mean, sigma_max, sigma_post
+from berdiff.diffusion.random import Generators
 from berdiff.diffusion.schedule import NoiseSchedule
 
 

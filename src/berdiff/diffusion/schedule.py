@@ -12,7 +12,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-# One step never forgets everything: alpha_t = 0 would make the posterior of eq. 4 a division by zero.
+# The clip of Nichol and Dhariwal 2021: no single step forgets everything, and alpha_bar stays above 0.
 MAX_BETA = 0.999
 
 Time = int | Tensor
@@ -27,6 +27,8 @@ class NoiseSchedule:
     name: str = "custom"
 
     def __post_init__(self) -> None:
+        if self.alpha_bar.dtype != torch.float64:  # 1 - alpha_bar_1 has four digits left in float32
+            raise ValueError(f"alpha_bar: expected float64, found {self.alpha_bar.dtype}")
         if self.alpha_bar.ndim != 1 or len(self.alpha_bar) < 2:
             raise ValueError(f"alpha_bar: expected a vector of T + 1 >= 2 values, found {tuple(self.alpha_bar.shape)}")
         steps = self.alpha_bar.diff()
@@ -58,24 +60,38 @@ class NoiseSchedule:
             raise ValueError(f"t, s: expected 0 <= s < t <= T = {self.T}, found t = {_brief(t)}, s = {_brief(s)}")
 
     def at(self, t: Time, like: Tensor) -> Tensor:
-        """alpha_bar_t in the dtype and on the device of `like`, shaped to broadcast against it from the left."""
+        """alpha_bar_t in float64 on the device of `like`, shaped to broadcast against it from the left."""
         return _broadcast(self._lookup(t, like.device), like)
 
     def pair(self, t: Time, s: Time, like: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """(a, b, alpha_bar_t) with a = alpha_bar_t / alpha_bar_s and b = alpha_bar_s: all that a step t -> s needs."""
+        """(a, b, alpha_bar_t) with a = alpha_bar_t / alpha_bar_s and b = alpha_bar_s: all that a step t -> s needs.
+
+        In float64: near t = 0 they are almost 1, and 1 - a would be noise in float32. Do the arithmetic of coefficients
+        first and `cast` the results: they are one number a mask, not one a pixel.
+        """
         self.check(t, s)
         alpha_bar_t, b = self._lookup(t, like.device), self._lookup(s, like.device)
         return _broadcast(alpha_bar_t / b, like), _broadcast(b, like), _broadcast(alpha_bar_t, like)
 
     def _lookup(self, t: Time, device: torch.device) -> Tensor:
-        # float64 up to here: a and 1 - b lose their digits near t = 0 in float32
         if isinstance(t, Tensor):
             return self.alpha_bar.to(device)[t.to(device)]
         return self.alpha_bar[t].to(device)
 
 
+def cast(like: Tensor, *coefficients: Tensor) -> tuple[Tensor, ...]:
+    """Coefficients in the precision of the masks they multiply, but never less than float32."""
+    dtype = torch.promote_types(like.dtype, torch.float32)
+    return tuple(value.to(dtype) for value in coefficients)
+
+
 def _broadcast(value: Tensor, like: Tensor) -> Tensor:
-    return value.to(like.dtype).reshape(value.shape + (1,) * (like.ndim - value.ndim))
+    if value.shape != like.shape[: value.ndim]:
+        raise ValueError(
+            f"t: expected one step, or one for each of the leading dimensions of masks of shape {tuple(like.shape)}, "
+            f"found shape {tuple(value.shape)}"
+        )
+    return value.reshape(value.shape + (1,) * (like.ndim - value.ndim))
 
 
 def _brief(t: Time) -> str:

@@ -55,14 +55,19 @@ def compare(folders: list[Path], seed: int = 0) -> dict[str, Any]:
 
 
 def comparison_rows(comparison: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """(header, rows) of the one table."""
-    header = ["", "first", "other", "first value", "other value", "other - first", "95 % interval", "better"]
+    """(header, rows) of the one table: a line for each evaluation under each metric."""
+    first, *others = comparison["evaluations"]
+    found = {(row["metric"], row["other"]): row for row in comparison["rows"]}
     body = []
-    for row in comparison["rows"]:
-        values = [number(row["first_value"]), number(row["other_value"]), number(row["difference"]["value"])]
-        verdict = row["better"] or "undecided"
-        body.append([label(row["metric"]), row["first"], row["other"], *values, interval(row["difference"]), verdict])
-    return header, body
+    for metric in dict.fromkeys(row["metric"] for row in comparison["rows"]):
+        against = [found[metric, other] for other in others if (metric, other) in found]
+        body.append([label(metric), first, number(against[0]["first_value"]), "", "", ""])
+        for row in against:
+            difference = row["difference"]
+            verdict = "" if metric == TIME else row["better"] or "undecided"
+            values = [number(row["other_value"]), number(difference["value"]), interval(difference), verdict]
+            body.append(["", row["other"], *values])
+    return ["", "evaluation", "value", f"minus {first}", "95 % interval", "better"], body
 
 
 def _load(folder: Path, folders: list[Path]) -> Evaluation:

@@ -37,7 +37,8 @@ def draw(
     """
     generators = sample_generators(seed, names, n, device)
     try:
-        return segmenter.sample(images.to(device), n, generators, sampler).cpu()
+        with torch.no_grad():
+            return segmenter.sample(images.to(device), n, generators, sampler).cpu()
     except ValueError as error:  # a method's way to say what does not fit: channels, size, steps
         raise InputError(f"the model cannot sample these images: {error}") from error
 

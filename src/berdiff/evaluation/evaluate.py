@@ -24,6 +24,7 @@ from berdiff.evaluation.tables import markdown
 from berdiff.methods.segmenter import Segmenter
 
 Progress = Callable[[int, int], None]  # cases done, cases in all
+HASHES = ("weights_sha256", "data_sha256")
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,8 @@ def evaluate(
 ) -> dict[str, Any]:
     """Evaluate into the folder `out` and return what its metrics.json holds."""
     chosen = choose(store, settings)
-    record = Record(out, _identity(segmenter, store, settings, name))
+    identity = _identity(segmenter, store, settings, name)
+    record = Record(out, identity)
     if (finished := record.result()) is not None:
         progress(len(chosen), len(chosen))
         return finished
@@ -64,7 +66,7 @@ def evaluate(
         done += len(batches[number])
         progress(done, len(chosen))
     columns, references = record.gathered(len(batches))
-    result = _result(columns, references, store, settings, name)
+    result = _result(columns, references, store, identity)
     record.finish(columns, markdown(result), result)
     return result
 
@@ -121,11 +123,14 @@ def _identity(segmenter: Segmenter, store: Store, settings: Settings, name: str)
     plain = asdict(settings)
     steps = plain["sampler"]["steps"]
     plain["sampler"]["steps"] = list(steps) if isinstance(steps, tuple) else steps
-    return {"model": name, "weights_sha256": weights.hexdigest(), "data_sha256": data.hexdigest(), **plain}
+    hashes = zip(HASHES, (weights.hexdigest(), data.hexdigest()), strict=True)
+    return {"model": name, **dict(hashes), **plain}
 
 
-def _result(columns: Columns, references: References, store: Store, settings: Settings, name: str) -> dict[str, Any]:
-    bootstrap = PatientBootstrap(columns["patient"], settings.seed)
+def _result(columns: Columns, references: References, store: Store, identity: dict[str, Any]) -> dict[str, Any]:
+    """What metrics.json holds."""
+    settings = {name: value for name, value in identity.items() if name not in ("model", *HASHES)}
+    bootstrap = PatientBootstrap(columns["patient"], settings["seed"])
     figures = {metric: e.plain() for metric, e in summarise(columns, bootstrap).items()}
     by_target = {}
     if len(store.targets) > 1:
@@ -136,8 +141,10 @@ def _result(columns: Columns, references: References, store: Store, settings: Se
     return {
         "format": FORMAT,
         "berdiff": __version__,
-        "model": name,
-        "settings": asdict(settings),
+        "torch": torch.__version__,
+        "model": identity["model"],
+        **{name: identity[name] for name in HASHES},
+        "settings": settings,
         "data": {
             "source": store.manifest.source,
             "cases": len(columns["case"]) // len(store.targets),

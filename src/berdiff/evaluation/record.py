@@ -25,18 +25,24 @@ References = dict[str, Columns]
 
 
 class Record:
-    """Opens or begins the evaluation in `folder`; `settings` must be plain JSON types."""
+    """Opens or begins the evaluation in `folder`; `settings` must be plain JSON types.
+
+    It begins with the first batch: settings that turn out not to work leave nothing behind that refuses better ones.
+    """
 
     def __init__(self, folder: str | Path, settings: dict[str, Any]) -> None:
-        self.folder = Path(folder)
-        settings = {"format": FORMAT, **settings}
+        self.folder, self.settings = Path(folder), {"format": FORMAT, **settings}
         file = self.folder / "settings.json"
-        if file.is_file():
-            _refuse_other(file, settings)
-        elif self.folder.is_dir() and any(self.folder.iterdir()):
+        begun = any((self.folder / "parts").glob("*.json")) or (self.folder / "metrics.json").is_file()
+        if file.is_file() and begun:
+            _refuse_other(file, self.settings)
+        elif file.is_file():  # killed before its first batch was whole
+            shutil.rmtree(self.folder / "samples", ignore_errors=True)
+        elif self.folder.is_dir() and any(not f.match(".settings.json.*.part") for f in self.folder.iterdir()):
             raise InputError(f"{folder}: expected a new folder or one of this evaluation, found other files in it")
-        else:
-            write_text(file, _json(settings))
+        for place in (self.folder, self.folder / "parts", self.folder / "samples"):
+            for leftover in place.glob(".*.part"):  # half written when it was killed
+                leftover.unlink(missing_ok=True)
 
     # --- while it runs -----------------------------------------------------------------------------------------------
 
@@ -44,7 +50,8 @@ class Record:
         return self._part(batch).is_file()
 
     def add(self, batch: int, columns: Columns, references: References, samples: Tensor | None = None) -> None:
-        """Keep one batch; the part is written last, so where it is, its samples are."""
+        """Keep one batch; the part is written last, so where it is, its settings and samples are."""
+        write_text(self.folder / "settings.json", _json(self.settings))
         if samples is not None:
             with whole_file(self._samples(batch)) as part, part.open("wb") as file:
                 packed = np.packbits(samples.flatten(1).numpy(), axis=1)

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from berdiff import metrics
-from berdiff.metrics.means import reader_mean
 from berdiff.metrics.pairs import matched_iou
+from berdiff.metrics.votes import votes as marked_by
 
 Scores = dict[str, np.ndarray]  # metric -> (B, K)
 
@@ -39,13 +39,14 @@ def score_samples(samples: Tensor, masks: Tensor, raters: Tensor) -> Scores:
     if n > 1:
         out[f"ged_{n}_unbiased"] = pairs.ged_unbiased()
     out[f"hm_iou_{n}"] = pairs.hm_iou()
-    counts = metrics.dice_counts(samples, masks, raters)
+    votes = metrics.Votes.of(samples, masks, raters)
+    counts = votes.dice_counts()
     out["dice"] = metrics.dice_from_counts(counts).numpy()
-    out["soft_dice"] = metrics.soft_dice(samples, masks, raters).numpy()
+    out["soft_dice"] = votes.soft_dice().numpy()
     out[f"d_max_{n}"] = pairs.d_max()
-    out["ece"] = metrics.ece(samples, masks, raters).numpy()
-    out["brier"] = metrics.brier(samples, masks, raters).numpy()
-    out["nll"] = metrics.nll(samples, masks, raters).numpy()
+    out["ece"] = votes.ece().numpy()
+    out["brier"] = votes.brier().numpy()
+    out["nll"] = votes.nll().numpy()
     for name, count in zip(PIXELS, counts.unbind(-1), strict=True):
         out[name] = count.numpy()
     out["d_yy"] = pairs.d_yy
@@ -58,7 +59,8 @@ def metric_names(scores: Scores) -> list[str]:
 
 def reference_scores(masks: Tensor, raters: Tensor, names: Sequence[str], n: int, seed: int) -> dict[str, Scores]:
     """What needs no model: four ways of answering with the readers' own masks, or with nothing, and their metrics."""
-    majority = (reader_mean(masks, raters) > 0.5).to(torch.uint8).unsqueeze(1)
+    marks = torch.from_numpy(marked_by(masks).astype(np.int64))
+    majority = (2 * marks > raters[:, None, None, None]).to(torch.uint8).unsqueeze(1)
     return {
         PERFECT: _perfect_sampler(masks, raters, names, n, seed),
         ONE_READER: _one_reader(masks, raters, n),

@@ -62,7 +62,8 @@ def markdown(result: dict[str, Any]) -> str:
 
 def rich_table(header: list[str], body: list[Row]) -> Table:
     """Plain columns, numbers to the right."""
-    table = Table(*header[:1], box=None, pad_edge=False)
+    table = Table(box=None, pad_edge=False)
+    table.add_column(header[0], no_wrap=True)
     for column in header[1:]:
         table.add_column(column, justify="right")
     for row in body:

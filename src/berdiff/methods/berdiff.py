@@ -6,8 +6,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from berdiff.diffusion.bernoulli import Generators, Posterior, check_mask, predict_y0, q_sample, uniform
+from berdiff.diffusion.bernoulli import Posterior, check_mask, predict_y0, q_sample
 from berdiff.diffusion.losses import Target, total_loss
+from berdiff.diffusion.random import Generators, uniform
 from berdiff.diffusion.sampling import Callback, Sampler, initial_noise, sample, spawn_generators
 from berdiff.diffusion.schedule import NoiseSchedule
 from berdiff.networks.denoiser import Denoiser

@@ -5,7 +5,7 @@ from typing import Protocol, runtime_checkable
 
 from torch import Tensor
 
-from berdiff.diffusion.bernoulli import Generators
+from berdiff.diffusion.random import Generators
 from berdiff.diffusion.sampling import Sampler
 
 

@@ -4,7 +4,9 @@ samples `(B, n, K, H, W)` and masks `(B, R, K, H, W)` of 0 and 1 -> one value a 
 that gather cases over batches and processes are in `berdiff.metrics.streaming`.
 """
 
-from berdiff.metrics.means import (
+from berdiff.metrics.pairs import Pairs, d_max, ged, ged_unbiased, hm_iou
+from berdiff.metrics.votes import (
+    Votes,
     brier,
     dice,
     dice_counts,
@@ -14,10 +16,10 @@ from berdiff.metrics.means import (
     saliency,
     soft_dice,
 )
-from berdiff.metrics.pairs import Pairs, d_max, ged, ged_unbiased, hm_iou
 
 __all__ = [
     "Pairs",
+    "Votes",
     "brier",
     "d_max",
     "dice",

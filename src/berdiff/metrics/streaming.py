@@ -8,7 +8,7 @@ from torch import Tensor
 from torchmetrics import Metric
 
 from berdiff.errors import InputError
-from berdiff.metrics import means, pairs
+from berdiff.metrics import pairs, votes
 
 
 class PerCase(Metric):
@@ -97,33 +97,33 @@ class DMax(PerCase):
 class Dice(PerCase):
     """Dice by slice of the saliency above 0.5 against the readers' majority."""
 
-    function = staticmethod(means.dice)
+    function = staticmethod(votes.dice)
     higher_is_better = True
 
 
 class SoftDice(PerCase):
     """Mean Dice of saliency and reader mean over five thresholds."""
 
-    function = staticmethod(means.soft_dice)
+    function = staticmethod(votes.soft_dice)
     higher_is_better = True
 
 
 class ECE(PerCase):
     """Expected calibration error, 10 bins, by case."""
 
-    function = staticmethod(means.ece)
+    function = staticmethod(votes.ece)
     higher_is_better = False
 
 
 class Brier(PerCase):
     """Squared difference of saliency and reader mean."""
 
-    function = staticmethod(means.brier)
+    function = staticmethod(votes.brier)
     higher_is_better = False
 
 
 class NLL(PerCase):
     """Cross-entropy of the readers under the saliency, nats a pixel."""
 
-    function = staticmethod(means.nll)
+    function = staticmethod(votes.nll)
     higher_is_better = False

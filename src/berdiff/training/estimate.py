@@ -29,7 +29,7 @@ def estimate(session: Session, run: Any) -> dict[str, Any]:
         v = config.validation
         begun = time.monotonic()
         draw(trainer.module, session.cases, [0], v.samples, v.sampling_steps, config.seed, session.fabric)
-        each = (time.monotonic() - begun) * (len(session.cases) + v.sheet_cases)
+        each = (time.monotonic() - begun) * len(session.cases)
         validations = steps // v.every
     total = training + validations * each
     limit = config.loop.max_minutes

@@ -22,7 +22,7 @@ from berdiff.training.engine import learning_rate, set_up
 from berdiff.training.record import memory_mb
 from berdiff.training.report import Reporter, Window
 from berdiff.training.stop import RunStopped, Signals, disk_errors_as_sentence, memory_errors_as_sentence
-from berdiff.training.validate import Cases, draw, score, sheet
+from berdiff.training.validate import Cases, score, sheet
 
 
 @dataclass
@@ -217,13 +217,11 @@ class Trainer:
     # --- validation --------------------------------------------------------------------------------------------------
 
     def _validate(self, cases: Cases) -> None:
-        config, progress, seed = self.config.validation, self.progress, self.config.seed
+        config, progress = self.config.validation, self.progress
         begun, n = time.monotonic(), config.samples
         self.module.eval()
         with self.ema.in_place(), memory_errors_as_sentence(lambda: "lower --validation.batch-size"):
-            values = score(self.fabric, self.module, cases, config, seed)
-            chosen = list(range(min(config.sheet_cases, len(cases))))
-            shown = draw(self.module, cases, chosen, n, config.sampling_steps, seed, self.fabric) if chosen else None
+            values, shown = score(self.fabric, self.module, cases, config, self.config.seed)
         self.module.train()
         line = f"step {progress.step}: validation GED{n} {values['ged']:.4f}, HM-IoU{n} {values['hm_iou']:.4f}"
         if progress.best_ged is None or values["ged"] < progress.best_ged:
@@ -233,7 +231,7 @@ class Trainer:
             self._write_model("best", weights)
             line += " (the best so far)"
         self.report.add(self._row("validation") | values | {"seconds": time.monotonic() - begun})
-        if shown is not None and self.fabric.is_global_zero:
+        if len(shown) and self.fabric.is_global_zero:
             sheet(self.run / "sheets" / f"step-{progress.step:08d}.png", cases, shown, line)
         self.report.say(line)
 

@@ -1,6 +1,5 @@
 """What the terminal shows: a bar with time left, or plain lines where there is no terminal."""
 
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,8 +13,8 @@ SECONDS_BETWEEN_LINES = 10
 class Display:
     """One bar over the run. On a terminal it moves at each step; elsewhere a line every ten seconds says as much."""
 
-    def __init__(self, on: bool) -> None:
-        self._console = Console(stderr=False)
+    def __init__(self, on: bool, console: Console | None = None) -> None:
+        self._console = console or Console()
         self._on = on
         self._bar: Progress | None = None
         self._last_line = 0.0
@@ -25,9 +24,9 @@ class Display:
         if not (self._on and self._console.is_terminal):
             yield self
             return
-        columns = (BarColumn(), TextColumn("{task.percentage:>3.0f}%"), TextColumn("{task.description}"))
+        columns = (BarColumn(), TextColumn("{task.percentage:>3.0f}%"), TextColumn("{task.description}", markup=False))
         with Progress(*columns, console=self._console, transient=True) as self._bar:
-            self._task = self._bar.add_task("", total=1.0)
+            self._task = self._bar.add_task("the first steps ...", total=1.0)
             yield self
         self._bar = None
 
@@ -35,7 +34,7 @@ class Display:
         """A line that stays."""
         if self._on:
             self._console.print(line, markup=False, highlight=False, soft_wrap=True)
-            sys.stdout.flush()
+            self._console.file.flush()
 
     def update(self, done: float, text: str) -> bool:
         """The share done, and a text beside it. True when this came out as a plain line."""

@@ -15,6 +15,7 @@ from berdiff.data.dataset import SliceDataset
 from berdiff.data.store import Store, open_store
 from berdiff.diffusion.sampling import Sampler
 from berdiff.errors import InputError
+from berdiff.evaluation.evaluate import Settings, choose
 from berdiff.methods import folder as model_folder
 from berdiff.training.batches import Batches
 from berdiff.training.checkpoint import is_leftover
@@ -138,15 +139,8 @@ def about(store: Store, size: tuple[int, int]) -> dict[str, Any]:
 
 
 def read_cases(store: Store, config: TrainConfig, size: tuple[int, int]) -> Cases:
-    """The fixed subset to validate on: the first few of one seeded order of the split."""
-    indices = store.indices(config.validation.split)
-    if not len(indices):
-        raise InputError(
-            f"{store.address}: expected cases in the split {config.validation.split} to validate on, found none "
-            "(--validation.every 0 trains without)"
-        )
-    order = np.random.default_rng(config.seed).permutation(len(indices))[: config.validation.cases]
-    chosen = indices[order]
+    """The fixed subset to validate on: what `berdiff evaluate` takes with the same split, seed and --limit."""
+    chosen = choose(store, Settings(split=config.validation.split, seed=config.seed, limit=config.validation.cases))
     images, masks = store.read(chosen)
     return Cases(
         torch.from_numpy(np.ascontiguousarray(window(images, size))),

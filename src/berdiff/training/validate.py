@@ -9,7 +9,8 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor
 
-from berdiff.diffusion.sampling import Sampler, sample_generators
+from berdiff.diffusion.sampling import Sampler
+from berdiff.evaluation import core
 from berdiff.files import whole_file
 from berdiff.metrics import ged, hm_iou
 from berdiff.training.config import ValidationConfig
@@ -31,28 +32,33 @@ class Cases:
 
 def draw(segmenter: Any, cases: Cases, chosen: list[int], n: int, steps: int, seed: int, fabric: Fabric) -> Tensor:
     """n masks of each chosen case `(len(chosen), n, K, H, W)` on the CPU; the same whatever is drawn beside them."""
-    generators = sample_generators(seed, [cases.names[i] for i in chosen], n, fabric.device)
-    image = cases.images[chosen].to(fabric.device)
+    names = [cases.names[i] for i in chosen]
     with fabric.autocast():
-        return segmenter.sample(image, n, generators, Sampler(steps=steps)).cpu()
+        return core.draw(segmenter, cases.images[chosen], names, n, Sampler(steps=steps), seed, fabric.device)
 
 
-def score(fabric: Fabric, segmenter: Any, cases: Cases, config: ValidationConfig, seed: int) -> dict[str, float]:
-    """Mean GED and HM-IoU over the subset. The processes share the cases; each case counts once."""
+def score(
+    fabric: Fabric, segmenter: Any, cases: Cases, config: ValidationConfig, seed: int
+) -> tuple[dict[str, float], Tensor]:
+    """Mean GED and HM-IoU over the subset, and the samples of this process's first cases, for the sheet.
+
+    The processes share the cases, the first one has the first of them; each case counts once.
+    """
     rank, world = fabric.global_rank, fabric.world_size
     # all make as many calls (with FSDP and DDP they wait for each other), so the last ones may repeat a case
     share = -(-len(cases) // world)
     own = [(rank * share + i) % len(cases) for i in range(share)]
-    totals = torch.zeros(3, dtype=torch.float64)
+    totals, shown = torch.zeros(3, dtype=torch.float64), []
     for first in range(0, share, config.batch_size):
         chosen = own[first : first + config.batch_size]
         samples = draw(segmenter, cases, chosen, config.samples, config.sampling_steps, seed, fabric)
+        shown.append(samples[: max(0, config.sheet_cases - first)])
         counts = torch.tensor([rank * share + first + i < len(cases) for i in range(len(chosen))])
         values = [f(samples, cases.masks[chosen], cases.raters[chosen]).mean(1)[counts] for f in (ged, hm_iou)]
         totals += torch.stack([values[0].sum(), values[1].sum(), counts.sum().double()])
     if world > 1:
         totals = fabric.all_reduce(totals.to(fabric.device), reduce_op="sum").cpu()  # pyright: ignore
-    return {"ged": float(totals[0] / totals[2]), "hm_iou": float(totals[1] / totals[2])}
+    return {"ged": float(totals[0] / totals[2]), "hm_iou": float(totals[1] / totals[2])}, torch.cat(shown)
 
 
 def sheet(path: Path, cases: Cases, samples: Tensor, title: str) -> None:

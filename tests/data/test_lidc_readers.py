@@ -1,0 +1,89 @@
+"""The embedded data: the contract of every source, the real masks, and pictures that depend on their nodule alone."""
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from berdiff.data.contours import nodules, read_scans
+from berdiff.data.sources.lidc_readers import Options, read
+from berdiff.errors import InputError
+
+
+@pytest.fixture(scope="module")
+def some():
+    reading = read(None, Options(patients=6))
+    return reading, list(reading.cases)
+
+
+def test_the_cases_keep_the_contract(some):
+    reading, cases = some
+    assert reading.notes == ("real readers, simulated CT",)
+    assert (reading.channels, reading.targets, reading.raters) == (("ct",), ("nodule",), 4)
+    assert (reading.size, reading.dtype, reading.total) == ((128, 128), "uint8", len(cases))
+    assert len({case.name for case in cases}) == len(cases)
+    assert len({case.patient for case in cases}) == 6
+    for case in cases:
+        assert case.image.shape == (1, 128, 128)
+        assert case.image.dtype == case.masks.dtype == np.uint8
+        assert case.masks.shape == (4, 1, 128, 128)
+        assert case.masks.any()
+        assert case.masks.max() == 1
+        assert case.split == ""
+        assert 0.4 < case.spacing[0] == case.spacing[1] < 1.0
+        assert case.volume.startswith(case.patient)
+
+
+def test_the_masks_are_the_readers(some):
+    _, cases = some
+    by_name = {case.name: case for case in cases}
+    scan = next(s for s in read_scans() if s.patient == "LIDC-IDRI-0001")
+    (nodule,) = nodules(scan)
+    for z in nodule.zs:
+        case = by_name[f"LIDC-IDRI-0001/scan-12/nodule-0/slice-{int(np.flatnonzero(scan.zs == z)[0])}"]
+        np.testing.assert_array_equal(case.masks[:, 0], nodule.masks(z, nodule.window(128)))
+
+
+def test_a_picture_depends_on_its_nodule_and_the_seed_alone(some):
+    _, cases = some
+    for first, again in zip(cases, read(None, Options(patients=1)).cases, strict=False):
+        assert first.name == again.name
+        np.testing.assert_array_equal(first.image, again.image)
+    other = next(read(None, Options(patients=1, ct_seed=1)).cases)
+    assert (other.image != cases[0].image).any()
+    np.testing.assert_array_equal(other.masks, cases[0].masks)
+
+
+def test_a_small_window_is_the_middle_of_a_large_one(some):
+    """The masks of size 64 are the centre of those of size 128, cut where a nodule is larger."""
+    _, cases = some
+    small = {case.name: case for case in read(None, Options(patients=6, size=64)).cases}
+    assert len(small) == len(cases)
+    for case in cases:
+        np.testing.assert_array_equal(small[case.name].masks, case.masks[..., 32:96, 32:96])
+
+
+@pytest.mark.slow
+def test_all_of_it_is_made_with_1_to_4_readers_a_slice():
+    readers, patients = Counter(), set()
+    for case in read(None, Options()).cases:
+        readers[int(case.masks.any((1, 2, 3)).sum())] += 1
+        patients.add(case.patient)
+    assert set(readers) == {1, 2, 3, 4}
+    assert readers.total() == pytest.approx(15500, rel=0.03)
+    assert len(patients) == 875
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [(Options(size=16), "--size"), (Options(ct_seed=-1), "--ct-seed"), (Options(patients=0), "--patients")],
+)
+def test_bad_options(options, word):
+    with pytest.raises(InputError, match=word):
+        read(None, options)
+
+
+def test_a_path_is_refused(tmp_path):
+    with pytest.raises(InputError, match="expected no path"):
+        read(Path(tmp_path), Options())

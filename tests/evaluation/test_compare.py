@@ -1,0 +1,91 @@
+"""Paired differences on the cases two evaluations share."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from berdiff.errors import InputError
+from berdiff.evaluation.compare import compare, comparison_rows
+from berdiff.evaluation.evaluate import Settings, evaluate
+from berdiff.evaluation.summary import from_csv
+
+from .stand_ins import Blur, MemoryStore
+
+SETTINGS = Settings(samples=4, batch_size=32)
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    base, store = tmp_path_factory.mktemp("compare"), MemoryStore(40)
+    evaluate(Blur(0.1), store, base / "a", SETTINGS, "a")
+    evaluate(Blur(0.3), store, base / "b", replace(SETTINGS, limit=30), "b")
+    evaluate(Blur(0.0), store, base / "c", SETTINGS, "c")
+    evaluate(Blur(0.1), store, base / "cropped", replace(SETTINGS, crop=8), "cropped")
+    return base
+
+
+def row_of(comparison, metric, other):
+    return next(r for r in comparison["rows"] if r["metric"] == metric and r["other"] == other)
+
+
+def test_differences_on_shared_cases(folders):
+    found = compare([folders / "a", folders / "b"])
+    a, b = from_csv(folders / "a" / "per_case.csv"), from_csv(folders / "b" / "per_case.csv")
+    assert found["cases"] == len(b["case"]) == 30
+    shared = np.isin(a["case"], b["case"])
+    row = row_of(found, "ged_4", "b")
+    assert row["first_value"] == pytest.approx(a["ged_4"][shared].mean())
+    assert row["other_value"] == pytest.approx(b["ged_4"].mean())
+    difference = row["difference"]
+    assert difference["value"] == pytest.approx(row["other_value"] - row["first_value"])
+    # by hand: draw patients, take all their slices' differences
+    d, patients = b["ged_4"] - a["ged_4"][shared], b["patient"]
+    rng, means = np.random.default_rng(5), []
+    names = np.unique(patients.astype(str))
+    for _ in range(2000):
+        means.append(np.concatenate([d[patients == p] for p in rng.choice(names, len(names))]).mean())
+    low, high = np.quantile(means, [0.025, 0.975])
+    assert difference["low"] == pytest.approx(low, abs=0.1 * (high - low))
+    assert difference["high"] == pytest.approx(high, abs=0.1 * (high - low))
+    assert found["settings_that_differ"] == {"limit": [None, 30]}
+
+
+def test_an_evaluation_does_not_differ_from_itself(folders):
+    for row in compare([folders / "a", folders / "a"])["rows"]:
+        assert row["difference"] == {"value": 0.0, "low": 0.0, "high": 0.0}
+        assert row["better"] is None
+
+
+def test_verdicts_follow_the_direction_of_the_metric(folders):
+    forth, back = compare([folders / "a", folders / "c"]), compare([folders / "c", folders / "a"])
+    decided = [row for row in forth["rows"] if row["better"]]
+    assert decided
+    for row in decided:
+        low_is_good = row["metric"].startswith(("ged", "ece", "brier", "nll"))
+        c_is_lower = row["difference"]["high"] < 0
+        assert row["better"] == ("c" if c_is_lower == low_is_good else "a")
+        assert row_of(back, row["metric"], "a")["better"] == row["better"]
+
+
+def test_one_table_for_several(folders):
+    comparison = compare([folders / "a", folders / "b", folders / "c"])
+    header, body = comparison_rows(comparison)
+    assert header[3] == "minus a"
+    assert [line[1] for line in body[:3]] == ["a", "b", "c"]
+    assert all(len(line) == len(header) for line in body)
+
+
+def test_other_masks_are_refused(folders):
+    with pytest.raises(InputError, match="expected the same readers' masks, found other ones for the case case"):
+        compare([folders / "a", folders / "cropped"])
+
+
+def test_bad_input(folders, tmp_path):
+    with pytest.raises(InputError, match="expected at least two evaluations to compare, found 1"):
+        compare([folders / "a"])
+    with pytest.raises(InputError, match=r"expected a finished evaluation with metrics.json, found none"):
+        compare([folders / "a", tmp_path])
+    (tmp_path / "metrics.json").write_text('{"format": 99}')
+    with pytest.raises(InputError, match="expected an evaluation of format 1, found 99"):
+        compare([folders / "a", tmp_path])

@@ -1,0 +1,22 @@
+"""The Python in docs/metrics.md runs as it stands there."""
+
+import re
+from pathlib import Path
+
+import torch
+
+TEXT = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text(encoding="utf-8")
+
+
+def test_the_examples_run():
+    blocks = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+    assert len(blocks) == 2
+    names: dict = {}
+    for block in blocks:
+        exec(block, names)
+    metric, samples, masks = names["metric"], names["samples"], names["masks"]
+    assert metric.per_case().shape == (24, 1)
+    torch.testing.assert_close(metric.compute(), names["metrics"].ged(samples, masks).mean())
+    pairs, votes = names["metrics"].Pairs.of(samples, masks), names["metrics"].Votes.of(samples, masks)
+    for method in re.findall(r"`(\w+)\(\)`", TEXT):
+        assert hasattr(pairs, method) or hasattr(votes, method), method
