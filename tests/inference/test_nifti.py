@@ -170,3 +170,17 @@ def test_one_dicom_slice(tmp_path: Path):
     found = nibabel.load(next(path for path in written if path.name == "mask.nii.gz"))
     np.testing.assert_array_equal(found.get_fdata()[..., 0].T, result.mask()[0])
     np.testing.assert_allclose(found.affine, [[-0.6, 0, 0, 40], [0, -0.7, 0, -12.5], [0, 0, 2.5, 100], [0, 0, 0, 1]])
+
+
+def test_a_real_brats_case(tmp_path: Path, shared_data: Path):
+    """Its labels, taken through the reader as if they were samples, come out as the very file they were."""
+    path = shared_data / "brats/BraTS2021_00006/BraTS2021_00006_seg.nii.gz"
+    labels, stored = read_volume(path), nibabel.load(path)
+    source = Source("nifti", (path,), stored.shape, stored.affine, stored.header, turn_back(stored.affine))
+    samples = np.stack([labels.voxels > 0, labels.voxels == 4])[:, None].astype(np.uint8)
+    result = Result("brats", samples, labels.voxels[None] / np.float32(4), (1.0, 1.0, 1.0), source, ("tumour",))
+    (written,) = exports.write(result, tmp_path, ["samples"])
+    found, values = nibabel.load(written), stored.get_fdata()
+    np.testing.assert_array_equal(found.affine, stored.affine)
+    np.testing.assert_array_equal(found.dataobj[..., 0], values > 0)
+    np.testing.assert_array_equal(found.dataobj[..., 1], values == 4)

@@ -140,6 +140,19 @@ def test_tiles_of_a_part_say_where_it_is():
     np.testing.assert_array_equal(where.plane[where.outlines[0][0]].reshape(view.shape), image.plane)
 
 
+def test_outlines_are_drawn_on_the_channel_in_which_the_finding_stands_out():
+    result = result_2d(channels=3)
+    marked = result.samples.any(axis=(0, 1))
+    image = result.image.copy()
+    image[1, marked] = 1  # bright in the second channel
+    shown = tiles(replace(result, image=image), result.representatives(), best_view(result), 0)
+    np.testing.assert_array_equal(shown["samples"][3].plane, image[1])
+    assert [tile.title for tile in shown["image"]] == ["channel 1", "channel 2", "channel 3"]
+    image[0, marked] = -5  # dark in the first, and more so
+    shown = tiles(replace(result, image=image), result.representatives(), best_view(result), 0)
+    np.testing.assert_array_equal(shown["samples"][3].plane, image[0])
+
+
 def test_plot_is_the_panel():
     result = result_2d(n=3)
     assert len(result.plot().axes) == len(panel(result).axes)

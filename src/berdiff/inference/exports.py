@@ -13,7 +13,7 @@ from berdiff import __version__
 from berdiff.errors import InputError
 from berdiff.files import whole_file, write_text
 from berdiff.inference.result import Result
-from berdiff.inference.tiles import LEVELS, MOST_VARIANCE, best_slice, pixel_aspect
+from berdiff.inference.tiles import LEVELS, MOST_VARIANCE, best_channel, best_slice, best_view, pixel_aspect
 from berdiff.inference.words import Digest, caption, digest, notes, percent
 
 # name on the command line -> what is written. Arrays are PNG for a 2D image and NIfTI for a volume.
@@ -170,17 +170,19 @@ def _overlay(result: Result, of: Digest, folder: Path) -> list[Path]:
     """Of a volume, every slice with a contour on it; where there is none, the one with most of the finding."""
     from berdiff.inference.overlay import overlay
 
-    aspect, paths = pixel_aspect(result), []
+    aspect, paths, channel = pixel_aspect(result), [], best_channel(result, best_view(result))
+    image = result.image[channel]
+    on = f", on channel {channel + 1}" if len(result.image) > 1 else ""
     for k, (name, saliency) in enumerate(_named(result, "overlay", result.saliency)):
-        said = f"{result.targets[k]}, outlined where at least this share of the samples mark it"
+        said = f"{result.targets[k]}, outlined where at least this share of the samples mark it{on}"
         if not result.volume:
-            picture = overlay(result.image[0], saliency, aspect, f"{result.name}: {said}", caption(result))
+            picture = overlay(image, saliency, aspect, f"{result.name}: {said}", caption(result))
             paths.append(_saved(folder / f"{name}.png", picture))
             continue
         slices = np.flatnonzero((saliency >= LEVELS[0]).any(axis=(-2, -1)))
         for z in slices if len(slices) else [best_slice(result)]:
             title = f"{result.name}, slice {z}: {said}"
-            picture = overlay(result.image[0, z], saliency[z], aspect, title, caption(result))
+            picture = overlay(image[z], saliency[z], aspect, title, caption(result))
             paths.append(_saved(folder / name / f"slice-{z:04d}.png", picture))
     return paths
 

@@ -84,6 +84,15 @@ def pixel_aspect(result: Result) -> float:
     return float(row / column) if np.isfinite([row, column]).all() else 1.0
 
 
+def best_channel(result: Result, view: View) -> int:
+    """Of an image of several channels the one to draw on: where the marked stands out most from what is around it."""
+    image, marked = view.of(result.image), view.of(result.samples).any(axis=(0, 1))
+    if len(image) == 1 or not marked.any() or marked.all():
+        return 0
+    apart = np.abs(image[:, marked].mean(1) - image[:, ~marked].mean(1))
+    return int((apart / (image.std(axis=(1, 2)) + 1e-6)).argmax())
+
+
 def edges(mask: np.ndarray) -> np.ndarray:
     """The outline of a mask (H, W) as segments (E, 2, 2) of points (x, y); pixel (r, c) covers [c, c+1] x [r, r+1].
 
@@ -119,14 +128,15 @@ def tiles(result: Result, representatives: Sequence[Representative], view: View,
     image = view.of(result.image)
     names = ["image"] if len(image) == 1 else [f"channel {i + 1}" for i in range(len(image))]
     shown = {"image": [Tile(name, plane) for name, plane in zip(names, image, strict=True)]}
-    plane = view.whole(result.image)[0]
+    drawn_on = best_channel(result, view)
+    under, plane = image[drawn_on], view.whole(result.image)[drawn_on]
     if plane.shape != view.shape:
         box = np.zeros(plane.shape, bool)
         box[view.rows, view.columns] = True
         shown["image"].insert(0, Tile("where", plane, outlines=[(box, BOX_COLOUR)]))
 
     def outlined(title: str, mask: np.ndarray, colour: str) -> Tile:
-        return Tile(title if mask.any() else f"{title}: nothing", image[0], outlines=[(mask, colour)])
+        return Tile(title if mask.any() else f"{title}: nothing", under, outlines=[(mask, colour)])
 
     if result.readers is not None:
         readers = view.of(result.readers)[:, target]
@@ -135,7 +145,7 @@ def tiles(result: Result, representatives: Sequence[Representative], view: View,
     contours = [(saliency >= level, colour) for level, colour in zip(LEVELS, LEVEL_COLOURS, strict=True)]
     key = [(percent(level), colour) for level, colour in zip(LEVELS, LEVEL_COLOURS, strict=True)]
     shown["summary"] = [
-        Tile("contours", image[0], outlines=contours, key=key),
+        Tile("contours", under, outlines=contours, key=key),
         Tile("saliency, 0 to 1", saliency, SALIENCY_COLOURS),
         Tile(f"variance, 0 to {MOST_VARIANCE}", view.of(result.variance)[target], VARIANCE_COLOURS, MOST_VARIANCE),
     ]
