@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 import torch
+from bright import make_model
 from dicom_writer import write_slice
 from PIL import Image
-from standin import make_model
 
 from berdiff.diffusion.sampling import Sampler, sample_generators
 from berdiff.errors import InputError

@@ -12,9 +12,9 @@ from pathlib import Path
 import nibabel
 import numpy as np
 import pytest
+from bright import make_model
 from dicom_writer import write_slice
 from PIL import Image
-from standin import make_model
 
 from berdiff.errors import InputError
 from berdiff.inference import exports

@@ -59,7 +59,7 @@ def build(config: dict[str, Any]) -> Any:
 def resolve(path_or_name: str | Path) -> Path:
     """The model folder meant by a path, by the folder of a training run, or by the name of bundled weights."""
     path = Path(path_or_name)
-    if (path / "model" / "config.json").is_file():
+    if (path / "model").is_dir():
         return path / "model"  # a run's weights of record
     if path.exists():
         return path
