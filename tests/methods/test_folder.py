@@ -58,7 +58,7 @@ def test_about_goes_with_the_weights(model: BerDiff, tmp_path):
         ({"size": [64, -1]}, r"expected about\.size"),
         ({"window": [400, -1000]}, r"expected about\.window to be \[low, high\]"),
         ({"targets": "nodule"}, r"expected about\.targets to be a list of names, found 'nodule'"),
-        ({"scale": "eval"}, r"expected about\.scale to be auto, dtype"),
+        ({"scale": "eval"}, r"expected about\.scale to be one of auto, dtype"),
     ],
 )
 def test_about_of_another_kind_is_named(folder, about, message):

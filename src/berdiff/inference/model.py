@@ -58,7 +58,7 @@ class Model:
         """
         region = Region(_whole(center), _whole(box), slices, pad)
         settings = Settings(n, make_sampler(steps, sampler, posterior, last_step), seed, region, overlap, batch_size)
-        opened = self.open(image, window, spacing, name)
+        opened = self.open(image, window, spacing, name, region)
         return self.results([opened], settings)[0]
 
     def open(
@@ -67,9 +67,10 @@ class Model:
         window: tuple[float, float] | None = None,
         spacing: Sequence[float] | None = None,
         name: str = "image",
+        region: Region | None = None,
     ) -> Opened:
         """Read a path, an `Input` or an array as this model wants to see it."""
-        intensity = Intensity.of(self.segmenter.about, window)
+        intensity = Intensity.of(self.segmenter.about, window, region)
         if isinstance(image, str | Path):
             found = find([image], self.channels)
             if len(found) != 1:

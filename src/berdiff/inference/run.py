@@ -112,7 +112,7 @@ class Run:
             if not item.error and self.record.has(item):
                 self.summary.skipped.append(item.name)
                 return None
-            opened = self.model.open(item, self.window)
+            opened = self.model.open(item, self.window, region=self.settings.region)
             self.settings.region.ranges(opened.image.shape[1:], self.model.size, opened.what)
             return opened
         except InputError as error:

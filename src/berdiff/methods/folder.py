@@ -2,8 +2,8 @@
 
 The configuration's `about` says what the weights were trained on, so that an image can be shown to them as they know
 it: `size` [H, W], `channels` and `targets` (names), `window` [low, high] of a raw CT in Hounsfield units or null,
-`scale` and `tails` for other values (see `inference.intensity`), `data` (the source's name) and `notes`. Each may be
-missing.
+`scale`, `tails` and `field` for other values (see `inference.intensity`), `data` (the source's name) and `notes`. Each
+may be missing.
 """
 
 import hashlib
@@ -144,12 +144,14 @@ def _numbers(value: Any) -> bool:
     return plain and len(value) == 2 and all(map(isfinite, value))
 
 
+_SCALES = ("auto", "dtype", "percentiles", "brain", "minmax")
 _ABOUT: dict[str, tuple[Callable[[Any], bool], str]] = {
     "size": (lambda v: _numbers(v) and all(isinstance(n, int) and n > 0 for n in v), "[height, width]"),
     "channels": (_texts, "a list of names"),
     "targets": (_texts, "a list of names"),
     "window": (lambda v: _numbers(v) and v[0] < v[1], "[low, high]"),
-    "scale": (lambda v: v in ("auto", "dtype", "percentiles", "brain"), "auto, dtype, percentiles or brain"),
+    "scale": (lambda v: v in _SCALES, f"one of {', '.join(_SCALES)}"),
+    "field": (lambda v: isinstance(v, int) and v > 0, "a number of pixels"),
     "tails": (lambda v: isinstance(v, int | float) and 0 <= v < 50, "a percentage below 50"),
     "data": (lambda v: isinstance(v, str), "a text"),
     "notes": (_texts, "a list of texts"),
