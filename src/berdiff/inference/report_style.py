@@ -31,9 +31,11 @@ th { font-weight: 600; }
 .scores td:not(:first-child), .scores th:not(:first-child) { text-align: right; }
 footer { margin-top: 2rem; padding-top: .75rem; border-top: 1px solid #d0d7de; }
 @media print {
-  body { max-width: none; padding: 0; font-size: 11px; }
+  :root { font-size: 12px; }
+  body { max-width: none; padding: 0; font-size: 1rem; }
   body, figure svg { -webkit-print-color-adjust: exact; print-color-adjust: exact; }
-  figure { width: 11.2%; min-width: 2cm; }
+  figure { width: 2.1cm; }
+  path { stroke-width: .8px; }
   .case { gap: .4rem 1rem; }
 }
 """
