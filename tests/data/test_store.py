@@ -26,7 +26,7 @@ def cases():
 
 @pytest.fixture
 def address(cases, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A store of 10 cases in shards of 3: the last is not full, and a place in a shard has now more, now fewer readers."""
+    """Ten cases in shards of 3: the last is not full, and a place in a shard has now more, now fewer readers."""
     monkeypatch.setattr(preparing, "find_source", lambda name: as_source(cases))
     monkeypatch.setattr(preparing, "SHARD", 3)
     preparing.prepare("made", None, tmp_path / "s.zarr")

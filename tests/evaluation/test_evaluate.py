@@ -174,10 +174,13 @@ def test_other_weights_or_data_in_the_same_folder_are_refused(tmp_path):
         evaluate(Blur(), MemoryStore(seed=1), tmp_path / "e", SETTINGS)
 
 
-def test_a_folder_with_other_files_is_refused(tmp_path):
-    (tmp_path / "thesis.tex").write_text("years of work")
+@pytest.mark.parametrize("name", ["thesis.tex", "settings.json", "samples/mine.npz", "metrics.json"])
+def test_a_folder_with_other_files_is_refused_and_left_alone(tmp_path, name):
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text("years of work")
     with pytest.raises(InputError, match="expected a new folder or one of this evaluation, found other files"):
         evaluate(Blur(), MemoryStore(), tmp_path, SETTINGS)
+    assert (tmp_path / name).read_text() == "years of work"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,9 @@ import torch
 
 from berdiff.cli.main import main
 from berdiff.methods import folder as model_folder
+from berdiff.training import session
 from berdiff.training.session import train
+from berdiff.training.stop import RunStopped
 
 from .standin import make_standin, small_config
 
@@ -119,3 +121,22 @@ def test_plot_draws_the_curves_of_several_runs(runs: Path, tmp_path: Path, capsy
     assert main(["plot", str(runs), "--out", str(one)]) == 2
     assert "expected a run folder of `berdiff train`" in capsys.readouterr().err
     assert main(["plot", str(runs / "seed-0"), "--out", str(tmp_path / "curves.txt")]) == 2
+
+
+@pytest.mark.parametrize(("reason", "code"), [("stopped by SIGINT", 130), ("stopped by SIGTERM", 143)])
+def test_an_interrupted_run_does_not_look_like_a_finished_one(monkeypatch, reason: str, code: int) -> None:
+    monkeypatch.setattr(session, "train", lambda config, run: reason)
+    with pytest.raises(SystemExit) as left:
+        main(["train", "demo", "--out", "x"])
+    assert left.value.code == code
+
+
+def test_a_run_that_cannot_go_on_ends_with_one_sentence(monkeypatch, capsys: pytest.CaptureFixture) -> None:
+    def stop(config, run):
+        raise RunStopped("no room on the disk")
+
+    monkeypatch.setattr(session, "train", stop)
+    with pytest.raises(SystemExit) as left:
+        main(["train", "demo", "--out", "x"])
+    assert left.value.code == 1
+    assert capsys.readouterr().err == "berdiff train: no room on the disk\n"

@@ -139,7 +139,8 @@ def info(store: Annotated[Positional[str | None], arg(metavar="[STORE]")] = None
     """
     from berdiff.data.store import open_store
 
-    opened = open_store(store)
+    with progress("preparing the embedded data, once") as step:
+        opened = open_store(store, step)
     if json:
         print(dumps(_summary(opened.address, opened.manifest)))
     else:
@@ -165,7 +166,8 @@ def show(
     from berdiff.data.sheet import choose, contact_sheet
     from berdiff.data.store import open_store
 
-    opened = open_store(store)
+    with progress("preparing the embedded data, once") as step:
+        opened = open_store(store, step)
     contact_sheet(opened, choose(opened, split, count, seed), out)
     print(out)
 

@@ -1,11 +1,13 @@
 """What a source hands over and a store keeps: the contract between the layouts users have and everything after."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 
 SPLITS = ("train", "val", "test")
+
+Progress = Callable[[int, int | None], None]  # told of cases done, and of cases in all if that is known
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,7 +6,7 @@ import glob
 import hashlib
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -18,7 +18,7 @@ from zarr.codecs import ZstdCodec
 from berdiff import __version__
 from berdiff.data import manifest as manifests
 from berdiff.data import table as tables
-from berdiff.data.case import Case, Reading
+from berdiff.data.case import Case, Progress, Reading
 from berdiff.data.manifest import Manifest
 from berdiff.data.shards import LEVEL, shard_path, write_shard
 from berdiff.data.sources import source as find_source
@@ -28,8 +28,6 @@ from berdiff.errors import InputError
 from berdiff.files import whole_folder
 
 SHARD = 256  # cases in one file: 54 files an array for all of LIDC, and 16 MB of masks in memory while it is written
-
-Progress = Callable[[int, int | None], None]  # cases done, cases in all if known
 
 
 def prepare(
@@ -88,12 +86,12 @@ def prepare(
     return manifest
 
 
-def prepare_embedded(cache: Path) -> Path:
+def prepare_embedded(cache: Path, progress: Progress = lambda done, total: None) -> Path:
     """The embedded data set in `cache`, made if it is not there yet."""
     out = cache / f"lidc-readers-{__version__}-{manifests.FORMAT_VERSION}.zarr"
     if not out.exists():
         try:
-            prepare("lidc-readers", None, out)
+            prepare("lidc-readers", None, out, progress=progress)
         except InputError:
             if not out.exists():  # otherwise another process has just made it while this one waited
                 raise

@@ -1,9 +1,11 @@
 """Write the shards of a Zarr array, and read single cases from them wherever fsspec reaches.
 
-The arrays are ordinary Zarr v3 and zarr opens them, but it reads a shard's index again for every case: 120 random
-slices/s on the machine this was written on, where reading the same bytes directly gives thousands; writing is as
-slow. The layout, from the Zarr v3 sharding specification: a shard file holds the compressed chunks (here one case
-each), then a table of (offset, length) little-endian uint64 pairs, then its CRC-32C.
+The arrays are ordinary Zarr v3 and zarr opens them, but it reads a shard's index again for every case. In CPU time,
+side by side on 1,024 LIDC slices: random reads 148 slices/s by zarr, 3,300 to 5,200 here; writing 815 to 862, and
+7,600 to 8,200 here.
+
+The layout, from the Zarr v3 sharding specification: a shard file holds the compressed chunks (here one case each),
+then a table of (offset, length) little-endian uint64 pairs, then its CRC-32C.
 """
 
 from pathlib import Path

@@ -15,7 +15,7 @@ import numpy as np
 
 from berdiff.data import manifest as manifests
 from berdiff.data import table as tables
-from berdiff.data.case import SPLITS
+from berdiff.data.case import SPLITS, Progress
 from berdiff.data.manifest import Manifest
 from berdiff.data.shards import ShardedArray
 from berdiff.data.table import CaseTable
@@ -119,14 +119,14 @@ def _text(fs: Any, root: str, name: str, address: str) -> str:
         raise InputError(f"{address}/{name}: expected UTF-8 text, found other bytes") from error
 
 
-def open_store(address: str | Path | None = None) -> Store:
+def open_store(address: str | Path | None = None, progress: Progress = lambda done, total: None) -> Store:
     """The store at `address`; None means the embedded one, LIDC's real readers over a simulated CT.
 
-    That is made on first use and kept in the folder BERDIFF_CACHE, or ~/.cache/berdiff.
+    That is made on first use, which `progress` can watch, and kept in the folder BERDIFF_CACHE, or ~/.cache/berdiff.
     """
     if address is not None:
         return Store.open(address)
     from berdiff.data.prepare import prepare_embedded  # writing needs zarr; reading does not
 
     cache = Path(os.environ.get("BERDIFF_CACHE") or Path.home() / ".cache" / "berdiff")
-    return Store.open(prepare_embedded(cache))
+    return Store.open(prepare_embedded(cache, progress))

@@ -1,21 +1,20 @@
 """Check a store against its own manifest: every byte, every count, every value, and no patient in two splits."""
 
 import hashlib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from berdiff.data import manifest as manifests
-from berdiff.data.case import SPLITS
+from berdiff.data.case import SPLITS, Progress
 from berdiff.data.shards import shard_path
 from berdiff.data.split import leak
 from berdiff.data.store import Store, filesystem
 from berdiff.errors import InputError
 
 
-def verify(address: str | Path, progress: Callable[[int, int | None], None] = lambda done, total: None) -> list[str]:
+def verify(address: str | Path, progress: Progress = lambda done, total: None) -> list[str]:
     """The faults of a store, one sentence each; none means that it is whole. What cannot be opened raises."""
     store = Store.open(address)
     fs, root = filesystem(store.address)
@@ -63,7 +62,7 @@ def _table_faults(store: Store) -> list[str]:
     return faults
 
 
-def _value_faults(store: Store, progress: Callable[[int, int | None], None]) -> list[str]:
+def _value_faults(store: Store, progress: Progress) -> list[str]:
     """Block by block, so that memory does not grow with the store."""
     faults = []
     for first in range(0, len(store), store.manifest.shard):

@@ -34,9 +34,10 @@ class Record:
         self.folder, self.settings = Path(folder), {"format": FORMAT, **settings}
         file = self.folder / "settings.json"
         begun = any((self.folder / "parts").glob("*.json")) or (self.folder / "metrics.json").is_file()
-        if file.is_file() and begun:
-            _refuse_other(file, self.settings)
-        elif file.is_file():  # killed before its first batch was whole
+        old = _settings_in(file)
+        if old is not None and begun:
+            _refuse_other(folder, old, self.settings)
+        elif old is not None:  # killed before its first batch was whole
             shutil.rmtree(self.folder / "samples", ignore_errors=True)
         elif self.folder.is_dir() and any(not f.match(".settings.json.*.part") for f in self.folder.iterdir()):
             raise InputError(f"{folder}: expected a new folder or one of this evaluation, found other files in it")
@@ -84,12 +85,18 @@ class Record:
 
     def result(self) -> dict[str, Any] | None:
         """metrics.json, if the evaluation was finished."""
-        return read_result(self.folder) if (self.folder / "metrics.json").is_file() else None
+        if not (self.folder / "metrics.json").is_file():
+            return None
+        self._remove_parts()
+        return read_result(self.folder)
 
     def finish(self, columns: Columns, table: str, result: dict[str, Any]) -> None:
         write_text(self.folder / "per_case.csv", to_csv(columns))
         write_text(self.folder / "table.md", table)
         write_text(self.folder / "metrics.json", _json(result))
+        self._remove_parts()
+
+    def _remove_parts(self) -> None:
         shutil.rmtree(self.folder / "parts", ignore_errors=True)
 
 
@@ -128,15 +135,20 @@ def flat(scores: Scores) -> Columns:
     return {name: values.reshape(-1) for name, values in scores.items()}
 
 
-def _refuse_other(file: Path, settings: dict[str, Any]) -> None:
+def _settings_in(file: Path) -> dict[str, Any] | None:
+    """The settings of an evaluation; None where there are none, or the file is somebody else's."""
     try:
-        old = json.loads(file.read_text(encoding="utf-8"))
-        names = [name for name in {**old, **settings} if old.get(name) != settings.get(name)]
-    except (OSError, ValueError, TypeError, AttributeError) as error:
-        raise InputError(f"{file}: expected the settings of an evaluation, found something else") from error
+        settings = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return settings if isinstance(settings, dict) and "weights_sha256" in settings else None
+
+
+def _refuse_other(folder: str | Path, old: dict[str, Any], new: dict[str, Any]) -> None:
+    names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
     if names:
-        changed = "; ".join(f"{name}: there {old.get(name)!r}, now {settings.get(name)!r}" for name in names)
-        raise InputError(f"{file.parent}: expected the evaluation it was begun with, found other settings ({changed})")
+        changed = "; ".join(f"{name}: there {old.get(name)!r}, now {new.get(name)!r}" for name in names)
+        raise InputError(f"{folder}: expected the evaluation it was begun with, found other settings ({changed})")
 
 
 def _plain(columns: Columns) -> dict[str, list[Any]]:
