@@ -1,6 +1,7 @@
 """Pictures show what is in the arrays: outlines on pixel edges, nothing cut off, the notes on each."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,7 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from made import result_2d, volume_result
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from PIL import Image
 
+from berdiff.inference import exports
 from berdiff.inference.overlay import overlay
 from berdiff.inference.pictures import panel
 from berdiff.inference.result import Source
@@ -91,6 +95,9 @@ def test_overlay_draws_each_contour_around_its_pixels():
     middle = drawn[15 * scale + 5, 40 * scale + 5]
     np.testing.assert_array_equal(middle, [128, 128, 128])  # the image inside stays untouched
     assert not (picture[48 * scale :] == 255).all()  # and there is a footer with words
+    long = overlay(image, saliency, 1.0, "1.2.840." * 60, "note")
+    assert long.width == 768
+    assert (np.array(long)[48 * scale :, -9:] == 255).all()  # no word runs over the edge
 
 
 def test_overlay_keeps_circles_round():
@@ -130,6 +137,22 @@ def test_panel_draws_arrays_as_they_are():
     assert axes[0].get_aspect() == pytest.approx(0.5 / 0.8)
     segments = axes[5].collections[0].get_segments()  # the second sample
     np.testing.assert_array_equal(np.array(segments), edges(result.samples[1, 0]))
+
+
+def test_no_name_is_too_long_or_taken_for_a_formula(tmp_path: Path):
+    name = "$x_{" + "1.3.6.1.4.1" * 30
+    result = result_2d(n=2, name=name, targets=("$\\frac{$",), notes=("$_^$",))
+    written = exports.write(result, tmp_path, ["panel", "overlay"])
+    sizes = []
+    for path in written:
+        with Image.open(path) as picture:
+            sizes.append(picture.width)
+    assert sizes == [1440, 768]
+    figure = panel(result)
+    FigureCanvasAgg(figure).draw()
+    for text in (figure._suptitle, figure._supxlabel):  # type: ignore[attr-defined]
+        box = text.get_window_extent()
+        assert 0 <= box.x0 < box.x1 <= figure.bbox.width
 
 
 def test_tiles_of_a_part_say_where_it_is():

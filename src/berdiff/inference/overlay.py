@@ -46,11 +46,16 @@ def _with_footer(picture: Image.Image, title: str, note: str) -> Image.Image:
 
 
 def _wrapped(text: str, font: Any, width: int) -> list[str]:
+    """Lines no wider than `width`: broken between words, and within one that is wider by itself, as long names are."""
     lines = [""]
     for word in text.split():
         longer = f"{lines[-1]} {word}".strip()
-        if font.getlength(longer) <= width or not lines[-1]:
+        if font.getlength(longer) <= width:
             lines[-1] = longer
-        else:
-            lines.append(word)
-    return lines
+            continue
+        lines.append("")
+        for letter in word:
+            if font.getlength(lines[-1] + letter) > width:
+                lines.append("")
+            lines[-1] += letter
+    return [line for line in lines if line]

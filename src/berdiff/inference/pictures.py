@@ -1,5 +1,6 @@
 """The panel: everything about one result on one picture."""
 
+from textwrap import fill
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 COLUMNS = 8
 TILE = 1.5  # inches
+LINE = 130  # characters
 
 
 def panel(result: Result, of: Digest | None = None) -> "Figure":
@@ -34,8 +36,10 @@ def panel(result: Result, of: Digest | None = None) -> "Figure":
     ratio = min(max(height * view.aspect / width, 0.4), 2.5)
     figure = Figure(figsize=(TILE * COLUMNS, (TILE * ratio + 0.25) * len(rows) + 0.8), layout="constrained")
     where = "" if view.number is None else f", slice {view.number}"
-    figure.suptitle(f"{result.name}{where}\n{settings_line(result)}", fontsize=10)
-    figure.supxlabel(caption(result), fontsize=9)
+    title = f"{fill(result.name + where, LINE)}\n{settings_line(result)}"
+    # names are words, never formulas, whatever dollar signs are in them
+    figure.suptitle(title, fontsize=10, parse_math=False)
+    figure.supxlabel(fill(caption(result), LINE), fontsize=9, parse_math=False)
     axes = figure.subplots(len(rows), COLUMNS, squeeze=False)
     for ax in axes.flat:
         ax.axis("off")
@@ -45,7 +49,7 @@ def panel(result: Result, of: Digest | None = None) -> "Figure":
     for row, (column, lines) in words.items():
         if column < COLUMNS:
             ax = axes[row, column]
-            text = ax.text(0.05, 0.95, "\n".join(lines), fontsize=9, va="top", transform=ax.transAxes)
+            text = ax.text(0.05, 0.95, "\n".join(lines), fontsize=9, va="top", transform=ax.transAxes, parse_math=False)
             text.set_in_layout(False)  # it runs over the empty places to its right
     return figure
 
