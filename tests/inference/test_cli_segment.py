@@ -110,6 +110,8 @@ def test_in_a_batch_the_others_go_on(grey, pictures, tmp_path, capsys):
         (["--slices", "5"], "--slices: expected A:B with whole numbers, either of which may be left out, found '5'"),
         (["--center", "1"], "--center: expected Y X or Z Y X, found 1 numbers"),
         (["--size", "30", "32"], "--size: expected height and width in multiples of 4, found 30 32"),
+        (["--representatives", "0"], "--representatives: expected at least 1, found 0"),
+        (["--limit", "0"], "--limit: expected at least 1, found 0"),
         (["--overlap", "1"], "--overlap: expected a share from 0 to below 1, found 1"),
         (["--window", "5", "4"], "--window: expected a lower and a higher value, found 5 4"),
     ],
@@ -118,6 +120,24 @@ def test_bad_options_are_one_sentence(grey, pictures, tmp_path, capsys, options,
     picture = str(pictures / "p0.png")
     assert main(["segment", str(grey), picture, "--out", str(tmp_path / "out"), *options]) == 2
     assert capsys.readouterr().err == f"berdiff segment: {message}\n"
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_device_that_is_not_there(grey, pictures, tmp_path, capsys):
+    asked = ["segment", str(grey), str(pictures), "--out", str(tmp_path / "out"), "--device", "cuda:99"]
+    assert main(asked) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("berdiff segment: --device: expected a device of this machine, found 'cuda:99'")
+    assert len(told.splitlines()) == 1
+
+
+def test_every_kind_of_output_can_be_asked_for():
+    from typing import get_args
+
+    from berdiff.cli.segment import Kind
+    from berdiff.inference.exports import KINDS
+
+    assert get_args(Kind) == tuple(KINDS)
 
 
 def test_models_of_another_version_or_with_altered_weights(grey, pictures, tmp_path, capsys):

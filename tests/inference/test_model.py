@@ -38,6 +38,7 @@ def test_three_lines():
     assert (result.roi, result.notes, result.targets) == (None, ("a note",), ("nodule",))
     assert result.settings["model"] == "standin"
     np.testing.assert_array_equal(result.image, IMAGE[None])
+    assert len(result.plot().axes) >= 5
     assert 0 < result.samples.mean() < 1
     assert (result.samples[0] != result.samples[1]).any()
 

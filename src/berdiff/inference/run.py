@@ -10,6 +10,7 @@ from berdiff.errors import InputError
 from berdiff.inference import exports
 from berdiff.inference.draw import Settings
 from berdiff.inference.inputs import Input
+from berdiff.inference.intensity import Intensity
 from berdiff.inference.model import Model, plain
 from berdiff.inference.reading import Opened
 from berdiff.inference.record import Record
@@ -58,8 +59,9 @@ class Run:
         progress: Progress = lambda done, total: None,
         say: Callable[[str], None] = lambda sentence: None,
     ) -> None:
-        """`say` is told the sentence of each input that fails, at once."""
+        """`say` is told the sentence of each input that fails, at once. Bad settings are refused here."""
         model.check(settings)
+        Intensity.of(model.segmenter.about, window)
         exports.check_kinds(output.kinds or ())
         if output.representatives < 1:
             raise InputError(f"--representatives: expected at least 1, found {output.representatives}")

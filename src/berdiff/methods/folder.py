@@ -13,6 +13,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import nn
@@ -97,6 +98,7 @@ def load(folder: str | Path, device: str = "cpu") -> Any:
 
     Anything wrong with the folder is one `InputError`.
     """
+    _check_device(device)
     folder = resolve(folder)
     config_file, weights = folder / "config.json", folder / "model.safetensors"
     for file in (config_file, weights):
@@ -121,6 +123,14 @@ def load(folder: str | Path, device: str = "cpu") -> Any:
     segmenter.about = _about(config, config_file)
     segmenter.weights_sha256 = config["weights_sha256"]
     return segmenter.to(device).eval()
+
+
+def _check_device(device: str) -> None:
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:  # torch asserts where it was built without CUDA
+        reason = str(error).splitlines()[0]
+        raise InputError(f"--device: expected a device of this machine, found {device!r} ({reason})") from error
 
 
 def _about(config: dict[str, Any], file: Path) -> dict[str, Any]:
