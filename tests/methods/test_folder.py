@@ -1,6 +1,7 @@
 """A model saved and loaded is the same model; a folder that is not one is refused in a sentence."""
 
 import json
+import shutil
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ from berdiff.diffusion.sampling import Sampler, sample_generators
 from berdiff.diffusion.schedule import cosine
 from berdiff.errors import InputError
 from berdiff.methods.berdiff import BerDiff
-from berdiff.methods.folder import load, save
+from berdiff.methods.folder import load, resolve, save
 from berdiff.networks.paper import make_network
 
 
@@ -36,6 +37,49 @@ def test_round_trip(model: BerDiff, folder):
     one, two = (m.sample(image, 3, sample_generators(0, ["a", "b"], 3)) for m in (model, again))
     torch.testing.assert_close(one, two, rtol=0, atol=0)
     assert sorted(p.name for p in folder.iterdir()) == ["config.json", "model.safetensors"]
+
+
+def test_about_goes_with_the_weights(model: BerDiff, tmp_path):
+    about = {"size": [64, 48], "channels": ["ct"], "targets": ["nodule"], "window": [-1000, 400], "notes": ["a note"]}
+    save(model, tmp_path / "model", about)
+    again = load(tmp_path / "model")
+    assert again.about == about
+    save(again, tmp_path / "copy")  # and stays with them
+    assert load(tmp_path / "copy").about == about
+    save(model, tmp_path / "bare")
+    assert load(tmp_path / "bare").about == {}
+
+
+@pytest.mark.parametrize(
+    ("about", "message"),
+    [
+        ("all", r"config\.json: expected an object under about, found str"),
+        ({"size": [64]}, r"expected about\.size to be \[height, width\], found \[64\]"),
+        ({"size": [64, -1]}, r"expected about\.size"),
+        ({"window": [400, -1000]}, r"expected about\.window to be \[low, high\]"),
+        ({"targets": "nodule"}, r"expected about\.targets to be a list of names, found 'nodule'"),
+        ({"scale": "eval"}, r"expected about\.scale to be one of auto, dtype"),
+    ],
+)
+def test_about_of_another_kind_is_named(folder, about, message):
+    file = folder / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"about": about}))
+    with pytest.raises(InputError, match=message):
+        load(folder)
+
+
+def test_a_model_by_its_folder_its_run_or_its_bundled_name(folder, tmp_path, monkeypatch):
+    run = tmp_path  # the model lies in RUN/model
+    assert resolve(folder) == folder
+    assert resolve(run) == folder
+    weights = tmp_path / "weights"
+    shutil.copytree(folder, weights / "lidc")
+    monkeypatch.setattr("berdiff.methods.folder.WEIGHTS", weights)
+    assert resolve("lidc") == weights / "lidc"
+    with pytest.raises(InputError, match="lidk: expected the folder of a run or of a model or one of the names lidc"):
+        resolve("lidk")
+    with pytest.raises(InputError):
+        resolve("../weights/lidc")
 
 
 def test_weights_that_changed_are_noticed(folder):
@@ -65,7 +109,7 @@ def test_a_configuration_that_does_not_fit_is_named(folder, change, message):
 
 
 def test_not_a_model_folder(folder, tmp_path):
-    with pytest.raises(InputError, match=r"nothing: expected a model folder with config\.json, found none"):
+    with pytest.raises(InputError, match="nothing: expected the folder of a run or of a model.*, found none"):
         load(tmp_path / "nothing")
     (folder / "config.json").write_text("{")
     with pytest.raises(InputError, match="expected JSON"):

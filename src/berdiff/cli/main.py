@@ -15,7 +15,9 @@ COMMANDS = {
     "runs": "list the runs in a folder",
     "plot": "draw the curves of runs",
     "evaluate": "score a model on a split: GED, HM-IoU, Dice, calibration",
+    "segment": "segment images and volumes: masks, saliency, measurements",
     "compare": "paired differences between evaluations",
+    "demo": "segment held-out cases with the bundled weights, and look at them",
     "figure": "draw a figure of the paper",
 }
 

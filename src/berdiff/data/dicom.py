@@ -186,16 +186,19 @@ def read_pixels(path: str | Path) -> np.ndarray:
 
 
 def dicom_files(folder: str | Path) -> Iterator[Path]:
-    """Every DICOM file under a folder, at any depth, in a fixed order.
+    """Every DICOM file under a folder, at any depth, in a fixed order."""
+    return filter(is_dicom, files_under(Path(folder)))
 
-    A file is taken for its suffix, or, without one, for the letters DICM at byte 128; an index file (DICOMDIR), XML,
-    text and the like are left alone. A file with a DICOM suffix that is no DICOM is so found, and told, on reading.
+
+def is_dicom(path: Path) -> bool:
+    """A file is taken for its suffix, or, without one, for the letters DICM at byte 128.
+
+    An index file (DICOMDIR), XML, text and the like are left alone. A file with a DICOM suffix that is no DICOM is so
+    found, and told, on reading.
     """
-    for path in files_under(Path(folder)):
-        plain = path.suffix.lower() not in SUFFIXES
-        if plain and (path.name == "DICOMDIR" or path.suffix[1:].isalpha() or not _has_magic(path)):
-            continue
-        yield path
+    if path.suffix.lower() in SUFFIXES:
+        return True
+    return path.name != "DICOMDIR" and not path.suffix[1:].isalpha() and _has_magic(path)
 
 
 def headers_by_series(folder: str | Path, modality: str | None = None) -> dict[str, list[SliceHeader]]:

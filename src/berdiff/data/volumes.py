@@ -17,7 +17,7 @@ from nibabel.filebasedimages import ImageFileError
 from nibabel.orientations import apply_orientation, axcodes2ornt, inv_ornt_aff, io_orientation, ornt_transform
 from nibabel.spatialimages import HeaderDataError
 
-from berdiff.data.dicom import headers_by_series, read_series
+from berdiff.data.dicom import DicomVolume, headers_by_series, read_series
 from berdiff.errors import InputError
 
 SUFFIXES = (".nii", ".nii.gz")
@@ -57,7 +57,7 @@ def shape_of_dicom(folder: str | Path) -> tuple[int, ...]:
     if first.orientation is None:
         raise InputError(f"{first.path}: expected the DICOM tag ImageOrientationPatient, found none")
     across, down = np.reshape(first.orientation, (2, 3))
-    affine = _dicom_affine(across, down, np.cross(across, down), np.zeros(3))
+    affine = dicom_affine(across, down, np.cross(across, down), np.zeros(3))
     return _upright_shape(Path(folder), (first.shape[1], first.shape[0], len(headers)), affine)
 
 
@@ -77,14 +77,23 @@ def read_volume(path: str | Path, ndim: int = 3) -> Volume:
 def read_dicom(folder: str | Path) -> Volume:
     """The one DICOM series of a folder (Hounsfield units for a CT), in the same order and space as a NIfTI file."""
     series = read_series(folder)
+    return upright(Path(folder), series.hu.T, series_affine(series))
+
+
+def series_affine(series: DicomVolume) -> np.ndarray:
+    """(column, row, slice) of a series' own grid -> millimetres as NIfTI counts them."""
     across, down = np.reshape(series.orientation, (2, 3))  # the directions in which the column and the row number grow
     between, row, column = series.spacing
     normal = series.positions[-1] - series.positions[0]
     step = (
         normal / (len(series.hu) - 1) if len(series.hu) > 1 else np.cross(across, down) * np.nan_to_num(between, nan=1)
     )
-    affine = _dicom_affine(across * column, down * row, step, series.positions[0])
-    return upright(Path(folder), series.hu.T, affine)
+    return dicom_affine(across * column, down * row, step, series.positions[0])
+
+
+def turn_back(affine: np.ndarray) -> np.ndarray:
+    """nibabel's orientation from (left, back, up) to the axes of an affine: what undoes `upright`."""
+    return ornt_transform(axcodes2ornt("LPS"), io_orientation(affine))
 
 
 def upright(path: Path, stored: np.ndarray, affine: np.ndarray) -> Volume:
@@ -167,7 +176,7 @@ def _upright_shape(path: Path, shape: tuple[int, ...], affine: np.ndarray) -> tu
     return (*shape[3:], *reversed(turned))
 
 
-def _dicom_affine(column: np.ndarray, row: np.ndarray, step: np.ndarray, origin: np.ndarray) -> np.ndarray:
+def dicom_affine(column: np.ndarray, row: np.ndarray, step: np.ndarray, origin: np.ndarray) -> np.ndarray:
     """(column, row, slice) -> millimetres as NIfTI counts them: right and front, where DICOM has left and back."""
     affine = np.eye(4)
     affine[:3] = np.stack([column, row, step, origin], axis=1)

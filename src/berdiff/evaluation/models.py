@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from berdiff.errors import InputError
 from berdiff.methods import folder
 from berdiff.methods.segmenter import Segmenter
@@ -24,22 +22,12 @@ class Opened:
 
 def open_model(path: str | Path, device: str = "cpu") -> Opened:
     """A run's model is in RUN/model (its weights of record); a model that lies in a run still knows that run."""
-    path = Path(path)
-    _check_device(device)
-    if not path.is_dir():
-        raise InputError(f"{path}: expected the folder of a run or of a model, found none")
-    model, run = (path / "model", path) if (path / "model").is_dir() else (path, path.resolve().parent)
+    model = folder.resolve(path)
+    run = model.resolve().parent
     data = _trained_on(run / "config.json") if model.resolve().name == "model" else {}
     segmenter = folder.load(model, device)
-    return Opened(segmenter, (run if data else model).resolve().name, data.get("crop"), data.get("store"))
-
-
-def _check_device(device: str) -> None:
-    try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:  # torch asserts where it was built without CUDA
-        reason = str(error).splitlines()[0]
-        raise InputError(f"--device: expected a device of this machine, found {device!r} ({reason})") from error
+    crop = data["crop"] if data else min(segmenter.about.get("size") or [0]) or None
+    return Opened(segmenter, (run if data else model.resolve()).name, crop, data.get("store"))
 
 
 def _trained_on(config: Path) -> dict[str, Any]:

@@ -1,11 +1,19 @@
-"""A model as a folder: `config.json` (what it is) and `model.safetensors` (its weights). No code is in either."""
+"""A model as a folder: `config.json` (what it is) and `model.safetensors` (its weights). No code is in either.
+
+The configuration's `about` says what the weights were trained on, so that an image can be shown to them as they know
+it: `size` [H, W], `channels` and `targets` (names), `window` [low, high] of a raw CT in Hounsfield units or null,
+`scale`, `tails` and `field` for other values (see `inference.intensity`), `data` (the source's name) and `notes`. Each
+may be missing.
+"""
 
 import hashlib
 import json
 from collections.abc import Callable
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import nn
@@ -18,6 +26,7 @@ from berdiff.methods.berdiff import BerDiff
 from berdiff.networks.paper import make_network
 
 FORMAT = 1
+WEIGHTS = Path(__file__).parents[1] / "weights"  # a folder for each bundled model: config, weights, model card
 
 
 def _build_berdiff(config: dict[str, Any]) -> BerDiff:
@@ -48,21 +57,49 @@ def build(config: dict[str, Any]) -> Any:
     return METHODS[method](config)
 
 
-def save(segmenter: Any, folder: str | Path) -> None:
-    """Write a model folder. The weights are renamed into place first: a config always finds the weights it names."""
+def resolve(path_or_name: str | Path) -> Path:
+    """The model folder meant by a path, by the folder of a training run, or by the name of bundled weights."""
+    path = Path(path_or_name)
+    if (path / "model").is_dir():
+        return path / "model"  # a run's weights of record
+    if path.exists():
+        return path
+    names = bundled()
+    if str(path_or_name) in names:
+        return WEIGHTS / str(path_or_name)
+    known = f" or one of the names {', '.join(names)}" if names else ""
+    raise InputError(f"{path}: expected the folder of a run or of a model{known}, found none")
+
+
+def bundled() -> list[str]:
+    """The names of the weights that come with the package."""
+    return sorted(file.parent.name for file in WEIGHTS.glob("*/config.json"))
+
+
+def save(segmenter: Any, folder: str | Path, about: dict[str, Any] | None = None) -> None:
+    """Write a model folder; `about` None means what the segmenter itself has.
+
+    The weights are renamed into place first: a config always finds the weights it names.
+    """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    config = segmenter.config()
+    about = getattr(segmenter, "about", {}) if about is None else about
+    config = {"format": FORMAT, **segmenter.config(), "about": about}
     weights = folder / "model.safetensors"
     with whole_file(weights) as part:
         save_file({name: value.contiguous() for name, value in segmenter.state_dict().items()}, part)
-    config = {"format": FORMAT, **config, "weights_sha256": _sha256(weights)}
+    config["weights_sha256"] = _sha256(weights)
     write_text(folder / "config.json", json.dumps(config, indent=2) + "\n")
 
 
 def load(folder: str | Path, device: str = "cpu") -> Any:
-    """The `Segmenter` of a model folder, ready to sample. Anything wrong with the folder is one `InputError`."""
-    folder = Path(folder)
+    """The `Segmenter` of a model folder (or of what `resolve` takes), ready to sample, with `about` (a dict) and
+    `weights_sha256`.
+
+    Anything wrong with the folder is one `InputError`.
+    """
+    _check_device(device)
+    folder = resolve(folder)
     config_file, weights = folder / "config.json", folder / "model.safetensors"
     for file in (config_file, weights):
         if not file.is_file():
@@ -83,7 +120,52 @@ def load(folder: str | Path, device: str = "cpu") -> Any:
         raise InputError(f"{config_file}: expected a complete configuration, found a wrong entry: {error}") from error
     except (ValueError, RuntimeError, SafetensorError) as error:
         raise InputError(f"{folder}: expected weights that fit the configuration, found: {error}") from error
+    segmenter.about = _about(config, config_file)
+    segmenter.weights_sha256 = config["weights_sha256"]
     return segmenter.to(device).eval()
+
+
+def _check_device(device: str) -> None:
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:  # torch asserts where it was built without CUDA
+        reason = str(error).splitlines()[0]
+        raise InputError(f"--device: expected a device of this machine, found {device!r} ({reason})") from error
+
+
+def _about(config: dict[str, Any], file: Path) -> dict[str, Any]:
+    """What the weights were trained on, every entry of the kind it must be."""
+    about = config.get("about", {})
+    if not isinstance(about, dict):
+        raise InputError(f"{file}: expected an object under about, found {type(about).__name__}")
+    for name, (right, kind) in _ABOUT.items():
+        value = about.get(name)
+        if value is not None and not right(value):
+            raise InputError(f"{file}: expected about.{name} to be {kind}, found {value!r}")
+    return about
+
+
+def _texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(text, str) for text in value)
+
+
+def _numbers(value: Any) -> bool:
+    plain = isinstance(value, list) and all(isinstance(n, int | float) and not isinstance(n, bool) for n in value)
+    return plain and len(value) == 2 and all(map(isfinite, value))
+
+
+_SCALES = ("auto", "dtype", "percentiles", "brain", "minmax")
+_ABOUT: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "size": (lambda v: _numbers(v) and all(isinstance(n, int) and n > 0 for n in v), "[height, width]"),
+    "channels": (_texts, "a list of names"),
+    "targets": (_texts, "a list of names"),
+    "window": (lambda v: _numbers(v) and v[0] < v[1], "[low, high]"),
+    "scale": (lambda v: v in _SCALES, f"one of {', '.join(_SCALES)}"),
+    "field": (lambda v: isinstance(v, int) and v > 0, "a number of pixels"),
+    "tails": (lambda v: isinstance(v, int | float) and 0 <= v < 50, "a percentage below 50"),
+    "data": (lambda v: isinstance(v, str), "a text"),
+    "notes": (_texts, "a list of texts"),
+}
 
 
 def _sha256(path: Path) -> str:

@@ -12,6 +12,7 @@ from torch import nn
 
 from berdiff.data.augment import window
 from berdiff.data.dataset import SliceDataset
+from berdiff.data.hounsfield import LUNG_WINDOW
 from berdiff.data.store import Store, open_store
 from berdiff.diffusion.sampling import Sampler
 from berdiff.errors import InputError
@@ -119,7 +120,33 @@ def make_segmenter(config: TrainConfig, store: Store, size: tuple[int, int]) -> 
             f"--data.crop: expected height and width in multiples of {stride} for the network {model.preset}, "
             f"found {size[0]}x{size[1]}"
         )
+    segmenter.about = about(store, size)
     return segmenter
+
+
+def about(store: Store, size: tuple[int, int]) -> dict[str, Any]:
+    """What goes with the weights, so that an image can later be shown to them as they know it."""
+    manifest, options = store.manifest, store.manifest.options
+    window, scale = options.get("window"), options.get("scale", "auto")
+    if manifest.source == "lidc-readers":
+        window = LUNG_WINDOW
+    elif manifest.source == "lidc-dicom":
+        window = (options["hu_low"], options["hu_high"])
+    elif manifest.source == "brats":
+        scale = "brain"
+    elif manifest.source in ("lidc-hdf5", "lidc-png"):
+        scale = "minmax"  # of each slice of the packed size: so it is in the public set, checked against the DICOM
+    return {
+        "size": list(size),
+        "channels": list(store.channels),
+        "targets": list(store.targets),
+        "window": list(window) if window else None,
+        "scale": scale,
+        "tails": options.get("tails", 1.0),
+        "field": max(store.size),
+        "data": manifest.source,
+        "notes": list(store.notes),
+    }
 
 
 def read_cases(store: Store, config: TrainConfig, size: tuple[int, int]) -> Cases:

@@ -60,7 +60,7 @@ def outline(path: Path) -> Outline:
     if suffix in dicom.SUFFIXES:
         return Outline(None, dicom.read_header(path).shape, 1, False)
     if suffix == NUMPY:
-        array = _numpy(path)
+        array = open_numpy(path)
         channels, depth, height, width = _numpy_slices(path, array).shape
         return Outline(depth if _is_stack(array) else None, (height, width), channels, array.dtype == np.uint8)
     try:
@@ -86,7 +86,7 @@ def read_pixels(path: Path) -> Pixels:
         spacing = dicom.read_header(path).spacing or unknown
         return Pixels(path, dicom.read_pixels(path)[None, None], spacing, None, planar=True)
     if suffix == NUMPY:
-        array = _numpy(path)
+        array = open_numpy(path)
         return Pixels(path, _numpy_slices(path, array), unknown, None, planar=not _is_stack(array))
     return Pixels(path, images.read_image(path)[:, None], unknown, None, planar=True)
 
@@ -117,7 +117,7 @@ def _planar(path: Path) -> bool:
     return len(volumes.stored_shape(path)) == 2
 
 
-def _numpy(path: Path) -> np.ndarray:
+def open_numpy(path: Path) -> np.ndarray:
     """Mapped, not loaded: the header is enough to know the shape. No pickle is ever opened."""
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
