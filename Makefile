@@ -12,8 +12,8 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
 	@touch $(STAMP)
 
-demo: $(STAMP)  ## the paper's 1D toy: writes a figure, prints a table
-	$(BIN)/berdiff figure toy --out out/toy
+demo: $(STAMP)  ## held-out cases of the embedded data with the bundled weights: scores, and a report to look at
+	$(BIN)/berdiff demo --out out/demo
 
 lint: $(STAMP)  ## style, types, and which folder may import which
 	$(BIN)/ruff check src tests benchmarks

@@ -131,7 +131,7 @@ def test_the_command(
     said = capsys.readouterr().out
     report = (tmp_path / "out/report.html").resolve()
     assert report.as_uri() in said
-    assert f"berdiff segment {model}" in said
+    assert "berdiff segment lidc IMAGES" in said
     assert main([*argv, "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert len(printed["cases"]) == 2

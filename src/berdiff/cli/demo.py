@@ -11,9 +11,9 @@ from berdiff.cli.progress import progress
 
 NEXT = """\
 your own data:
-  berdiff segment {model} IMAGES --out out/mine --write report samples nifti   (PNG, NIfTI, DICOM, .npy, folders)
-  berdiff data prepare folder FOLDER --out my.zarr                           (images and masks of your own)
-  berdiff train --help
+  berdiff segment lidc IMAGES --center Y X --out out/mine --write report samples   (PNG, NIfTI, DICOM, .npy, folders)
+  berdiff data prepare folder FOLDER my.zarr                                       (images and masks of your own)
+  berdiff train lidc-cpu --data my.zarr --out runs/mine                            (then: berdiff segment runs/mine ...)
 """
 
 
@@ -53,7 +53,7 @@ def demo(
         return
     _print(done)
     address = done.report.resolve()
-    print(f"\nreport: {done.report}\n        {address.as_uri()}\n\n{NEXT.format(model=model)}", end="")
+    print(f"\nreport: {done.report}\n        {address.as_uri()}\n\n{NEXT}", end="")
     print("For research; not for clinical use.")
 
 
