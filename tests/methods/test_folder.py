@@ -109,7 +109,7 @@ def test_a_configuration_that_does_not_fit_is_named(folder, change, message):
 
 
 def test_not_a_model_folder(folder, tmp_path):
-    with pytest.raises(InputError, match="nothing: expected the folder of a run or of a model.*, found none"):
+    with pytest.raises(InputError, match=r"nothing: expected the folder of a run or of a model.*, found none"):
         load(tmp_path / "nothing")
     (folder / "config.json").write_text("{")
     with pytest.raises(InputError, match="expected JSON"):

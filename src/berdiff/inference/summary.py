@@ -129,8 +129,13 @@ def longest_diameter(mask: np.ndarray, spacing: tuple[float, float]) -> float:
             continue
         pieces = np.zeros(plane.shape, np.int32)
         ndimage.label(plane, structure=np.ones((3, 3)), output=pieces)
-        for number, box in enumerate(ndimage.find_objects(pieces), start=1):
-            longest = max(longest, _caliper(pieces[box] == number, spacing))
+        boxes = ndimage.find_objects(pieces)
+        sides = np.array([[rows.stop - rows.start, columns.stop - columns.start] for rows, columns in boxes])
+        most = np.hypot(*(sides * spacing).T)  # a piece is no longer than the diagonal of its box
+        for place in np.argsort(-most, kind="stable"):
+            if most[place] <= longest:
+                break  # nor is any after it: a mask of many specks costs no more than one of few
+            longest = max(longest, _caliper(pieces[boxes[place]] == place + 1, spacing))
     return longest
 
 
