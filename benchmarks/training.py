@@ -1,4 +1,4 @@
-"""What our loop adds to the network's own work: `small` at 64x64 in batches of 32, as the recipe lidc-cpu trains it."""
+"""What our loop adds to the network's own work: `small` at 64x64 as the recipe lidc-cpu trains it."""
 
 import ctypes
 import tempfile
@@ -12,8 +12,8 @@ import torch
 from benchmarks.side_by_side import durations
 from berdiff.data.prepare import prepare
 from berdiff.experiments.recipes import lidc_cpu
+from berdiff.memory import keep_freed_memory
 from berdiff.training.batches import Batch
-from berdiff.training.engine import keep_freed_memory
 from berdiff.training.session import Session, open_session
 
 SLICES, STEPS = 512, 8

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import tyro
 
 from berdiff.cli.progress import progress
+from berdiff.memory import keep_freed_memory
 
 NEXT = """\
 your own data:
@@ -43,6 +44,7 @@ def demo(
     from berdiff.inference.draw import Settings
     from berdiff.inference.model import load
 
+    keep_freed_memory()
     loaded = load(model)
     print("opening the embedded data (made on first use) ...", file=sys.stderr, flush=True)
     store = open_store()

@@ -8,6 +8,7 @@ import tyro
 
 from berdiff.cli.progress import progress
 from berdiff.errors import InputError
+from berdiff.memory import keep_freed_memory
 
 
 def evaluate(
@@ -65,6 +66,7 @@ def evaluate(
         chosen = Sampler(steps, sampler, posterior, sigma, spacing, last_step)
     except ValueError as error:
         raise InputError(f"--{error}") from error
+    keep_freed_memory()
     opened = open_model(run_or_model, device)
     store = open_store(data if data is not None else opened.store)
     crop = opened.crop if crop is None else crop

@@ -5,6 +5,7 @@ from pathlib import Path
 import tyro
 
 from berdiff.errors import InputError
+from berdiff.memory import keep_freed_memory
 
 
 def toy(out: Path = Path("out/toy"), seeds: int = 5) -> None:
@@ -20,6 +21,7 @@ def toy(out: Path = Path("out/toy"), seeds: int = 5) -> None:
     from berdiff.experiments.toy import ToyConfig, run_toy
     from berdiff.experiments.toy_figure import write_toy
 
+    keep_freed_memory()
     config = ToyConfig(seeds=seeds)
     with progress("training") as update:
         curves = run_toy(config, update)

@@ -10,6 +10,7 @@ from tyro.conf import FlagCreatePairsOff, Positional, arg
 
 from berdiff.cli.progress import progress
 from berdiff.errors import InputError
+from berdiff.memory import keep_freed_memory
 
 Kind = Literal[
     "samples",
@@ -92,6 +93,7 @@ def segment(
 
     region = Region(center, box, _slices(slices), pad)
     settings = Settings(samples, make_sampler(steps, sampler, posterior, last_step), seed, region, overlap, batch_size)
+    keep_freed_memory()
     loaded = load(model, device, size)
     found = find(inputs, loaded.channels, split, limit, seed)
     alone = len(found) == 1

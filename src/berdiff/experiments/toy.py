@@ -130,7 +130,7 @@ def _estimate(config: ToyConfig, net: SeedsMLP, kernel: str, grid: Tensor) -> Te
     generator = torch.Generator().manual_seed(1)
     x = grid.repeat(AT_ONCE).expand(config.seeds, -1)
     total = torch.zeros(config.seeds, config.points)
-    for first in range(0, config.samples, AT_ONCE):  # all at once, every activation is freshly mapped memory: slower
+    for first in range(0, config.samples, AT_ONCE):
         count = min(AT_ONCE, config.samples - first)
         y0 = _sample(config, net, kernel, x[:, : count * config.points], generator)
         total += y0.reshape(config.seeds, count, config.points).sum(1)

@@ -1,8 +1,6 @@
 """Lightning Fabric from our flags: where the run is spread, in which precision, with which optimiser."""
 
-import ctypes
 import math
-import sys
 from typing import Any
 
 import torch
@@ -67,15 +65,3 @@ def learning_rate(config: OptimConfig, step: int) -> float:
         return config.lr
     done = (step - config.warmup_steps) / (config.decay_steps - config.warmup_steps)
     return config.lr * (1 + math.cos(math.pi * min(done, 1.0))) / 2
-
-
-def keep_freed_memory() -> bool:
-    """Tell glibc to reuse freed tensors instead of handing them back to the system and mapping fresh ones.
-
-    A fresh mapping is paid for by a page fault every 4 kB, at each large tensor of each step on the CPU.
-    """
-    if not sys.platform.startswith("linux"):
-        return False
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # absent in other C libraries than glibc
-    M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
-    return mallopt is not None and mallopt(M_MMAP_MAX, 0) == 1 and mallopt(M_TRIM_THRESHOLD, 2**31 - 1) == 1

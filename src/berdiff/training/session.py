@@ -17,11 +17,12 @@ from berdiff.data.store import Store, open_store
 from berdiff.diffusion.sampling import Sampler
 from berdiff.errors import InputError
 from berdiff.evaluation.evaluate import Settings, choose
+from berdiff.memory import keep_freed_memory
 from berdiff.methods import folder as model_folder
 from berdiff.training.batches import Batches
 from berdiff.training.checkpoint import is_leftover
 from berdiff.training.config import TrainConfig, check, differences, load
-from berdiff.training.engine import keep_freed_memory, make_fabric
+from berdiff.training.engine import make_fabric
 from berdiff.training.loop import Trainer
 from berdiff.training.validate import Cases
 
