@@ -104,7 +104,7 @@ def test_bad_options_are_one_sentence_and_exit_code_2(made, tmp_path, capsys, op
 
 def test_bad_folders(made, tmp_path, capsys):
     assert main(["evaluate", str(tmp_path / "none"), "--out", str(tmp_path / "e")]) == 2
-    assert "expected the folder of a run or of a model, found none" in capsys.readouterr().err
+    assert "expected the folder of a run or of a model or one of the names lidc, " in capsys.readouterr().err
     broken = tmp_path / "broken"
     (broken / "model").mkdir(parents=True)
     (broken / "config.json").write_text("{}")

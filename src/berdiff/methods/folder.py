@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import nn
@@ -122,6 +123,7 @@ def load(folder: str | Path, device: str = "cpu") -> Any:
         raise InputError(f"{folder}: expected weights that fit the configuration, found: {error}") from error
     segmenter.about = _about(config, config_file)
     segmenter.weights_sha256 = config["weights_sha256"]
+    segmenter.to(memory_format=torch.channels_last)  # the faster one without gradients
     return segmenter.to(device).eval()
 
 

@@ -1,7 +1,8 @@
 """The paper's network: improved-diffusion's U-Net on the noisy mask and the image, concatenated.
 
-MONAI's `DiffusionModelUNet` equals it weight for weight, so it is used as it is. Here are only the presets, the memory
-format and the `Denoiser` protocol around it.
+MONAI's `DiffusionModelUNet` equals it weight for weight, so it is used as it is. Here are only the presets and the
+`Denoiser` protocol around it. The memory format follows the weights': the default one to train, channels_last to sample
+(`methods.folder.load`), each the faster there on a CPU (docs/results.md).
 """
 
 from dataclasses import dataclass
@@ -59,8 +60,6 @@ class PaperUNet(nn.Module):
             norm_num_groups=sizes.groups,
             norm_eps=1e-5,
         )
-        # The fastest format for these convolutions, on the CPU by far (see benchmarks/) and on tensor cores.
-        self.unet.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
 
     def config(self) -> dict[str, object]:
         return {"preset": self.preset, "image_channels": self.image_channels, "targets": self.targets}
@@ -78,8 +77,7 @@ class PaperUNet(nn.Module):
         """y_t `(B, N, K, H, W)`, t `(B, N)`, features the images `(B, C, H, W)` -> logits `(B, N, K, H, W)`."""
         N = y_t.shape[1]
         image = features.unsqueeze(1).expand(-1, N, -1, -1, -1)
-        x = torch.cat([y_t, image], 2).flatten(0, 1).contiguous(memory_format=torch.channels_last)
-        return self.unet(x, t.flatten()).reshape(y_t.shape)
+        return self.unet(torch.cat([y_t, image], 2).flatten(0, 1), t.flatten()).reshape(y_t.shape)
 
 
 def make_network(preset: str, image_channels: int = 1, targets: int = 1) -> PaperUNet:
