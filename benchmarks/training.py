@@ -1,4 +1,4 @@
-"""What our loop adds to the network's own work: the recipe lidc-cpu, in the paper's batches of 32 and in its own of 8."""
+"""What our loop adds to the network's own work: lidc-cpu in the paper's batches of 32, and in its own of 8."""
 
 import ctypes
 import tempfile
