@@ -9,7 +9,7 @@ from berdiff.diffusion.sampling import Sampler
 from berdiff.diffusion.schedule import linear
 from berdiff.memory import keep_freed_memory
 from berdiff.methods.berdiff import BerDiff
-from berdiff.networks.paper import make_network
+from berdiff.networks.build import make_network
 
 BATCH, SIZE = 2, 128
 

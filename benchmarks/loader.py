@@ -13,7 +13,7 @@ from berdiff.data.dataset import SliceDataset, training_loader
 from berdiff.data.prepare import prepare
 from berdiff.data.sources import lidc_readers
 from berdiff.data.store import Store
-from berdiff.networks.paper import make_network
+from berdiff.networks.build import make_network
 
 BATCH, CROP = 32, 64
 LOADED, TRAINED = 100, 2  # batches in one measurement: loading is much the faster

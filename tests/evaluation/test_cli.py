@@ -18,7 +18,7 @@ def made(tmp_path_factory):
     from berdiff.diffusion.schedule import make_schedule
     from berdiff.methods.berdiff import BerDiff
     from berdiff.methods.folder import save
-    from berdiff.networks.paper import make_network
+    from berdiff.networks.build import make_network
 
     base = tmp_path_factory.mktemp("cli")
     rng = np.random.default_rng(0)

@@ -50,7 +50,7 @@ def test_intensities_by_the_source(source, options, window, scale):
 def test_evaluation_crops_bundled_weights_as_they_were_trained(tmp_path):
     from berdiff.diffusion.schedule import linear
     from berdiff.methods.berdiff import BerDiff
-    from berdiff.networks.paper import make_network
+    from berdiff.networks.build import make_network
 
     model = BerDiff(make_network("tiny"), linear(10))
     folder.save(model, tmp_path / "sized", {"size": [64, 64]})

@@ -17,7 +17,7 @@ from berdiff.data import prepare as preparing
 from berdiff.diffusion.schedule import linear
 from berdiff.methods import folder
 from berdiff.methods.berdiff import BerDiff
-from berdiff.networks.paper import make_network
+from berdiff.networks.build import make_network
 
 SEQUENCES = ("t1", "t1ce", "t2", "flair")
 FAST = ["--samples", "2", "--steps", "2"]

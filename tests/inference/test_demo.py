@@ -22,7 +22,7 @@ from berdiff.inference.draw import Settings
 from berdiff.inference.model import load
 from berdiff.methods.berdiff import BerDiff
 from berdiff.methods.folder import save
-from berdiff.networks.paper import make_network
+from berdiff.networks.build import make_network
 
 SIZE = 48
 SETTINGS = Settings(samples=4, sampler=Sampler(2), seed=1)

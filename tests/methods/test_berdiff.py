@@ -10,7 +10,7 @@ from berdiff.diffusion.sampling import Sampler, sample_generators
 from berdiff.diffusion.schedule import linear
 from berdiff.methods.berdiff import BerDiff
 from berdiff.methods.segmenter import Segmenter
-from berdiff.networks.paper import make_network
+from berdiff.networks.build import make_network
 
 
 class TenLines(nn.Module):

@@ -11,7 +11,7 @@ from berdiff.diffusion.schedule import cosine
 from berdiff.errors import InputError
 from berdiff.methods.berdiff import BerDiff
 from berdiff.methods.folder import load, resolve, save
-from berdiff.networks.paper import make_network
+from berdiff.networks.build import make_network
 
 
 @pytest.fixture(scope="module")

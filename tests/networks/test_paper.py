@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from berdiff.networks.denoiser import Denoiser
-from berdiff.networks.paper import PRESETS, make_network
+from berdiff.networks.build import make_network
+from berdiff.networks.paper import PRESETS
 
 
 def count(net: torch.nn.Module) -> int:

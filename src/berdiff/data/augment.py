@@ -2,7 +2,6 @@
 
 import numpy as np
 
-SHIFT = 4  # pixels up, down, left or right at most: a nodule stays where its crop has it, roughly
 GAIN = 0.1  # contrast is multiplied by 1 - GAIN to 1 + GAIN
 OFFSET = 0.05  # brightness is moved by -OFFSET to OFFSET
 
@@ -20,14 +19,16 @@ def window(array: np.ndarray, size: tuple[int, int], shift: tuple[int, int] = (0
 
 
 def augmented(
-    image: np.ndarray, masks: np.ndarray, size: tuple[int, int], rng: np.random.Generator
+    image: np.ndarray, masks: np.ndarray, size: tuple[int, int], rng: np.random.Generator, shift: int = 4
 ) -> tuple[np.ndarray, np.ndarray]:
     """image (C, H, W) float32 in [0, 1] and masks (R, K, H, W) -> the same of `size`: shifted, turned, flipped.
+
+    `shift` is how many pixels up, down, left or right at most: a nodule stays where its crop has it, roughly.
 
     Contrast and brightness change a little in the image alone. Turns are by 90 degrees, or by 180 where `size` is not
     square: nothing is interpolated, so masks stay masks.
     """
-    down, right = rng.integers(-SHIFT, SHIFT + 1, size=2)
+    down, right = rng.integers(-shift, shift + 1, size=2)
     quarters = int(rng.integers(4)) if size[0] == size[1] else 2 * int(rng.integers(2))
     flip = bool(rng.integers(2))  # with the turns this reaches all eight symmetries of the square
     gain, offset = rng.uniform(1 - GAIN, 1 + GAIN), rng.uniform(-OFFSET, OFFSET)

@@ -25,7 +25,8 @@ class SliceDataset(Dataset):
 
     - `image` (C, H, W) float32 in [0, 1],
     - `masks` (R, K, H, W) uint8: with `raters="random"` one reader of the case a draw, as the paper trains (R = 1);
-      with `"all"` every reader, padded with empty masks to the store's count,
+      with `"all"` every reader, padded with empty masks to the store's count; with `"repeat"` the case's readers over
+      and over up to that count, so that none is padding,
     - `raters`, how many of those masks are readers' and not padding,
     - `index`, the case's place in the store.
 
@@ -37,19 +38,20 @@ class SliceDataset(Dataset):
         self,
         store: Store,
         split: str,
-        raters: Literal["random", "all"] = "random",
+        raters: Literal["random", "all", "repeat"] = "random",
         crop: int | None = None,
         augment: bool = False,
         seed: int = 0,
+        shift: int = 4,
     ):
-        if raters not in ("random", "all"):
-            raise InputError(f"raters: expected random or all, found {raters!r}")
+        if raters not in ("random", "all", "repeat"):
+            raise InputError(f"raters: expected random, all or repeat, found {raters!r}")
         if crop is not None and not 0 < crop <= min(store.size):
             raise InputError(f"crop: expected 1 to {min(store.size)}, found {crop}")
         self.indices = store.indices(split)
         if not len(self.indices):
             raise InputError(f"{store.address}: expected cases in the split {split}, found none")
-        self.store, self.raters, self.augment, self.seed = store, raters, augment, seed
+        self.store, self.raters, self.augment, self.seed, self.shift = store, raters, augment, seed, shift
         self.size = store.size if crop is None else (crop, crop)
         self.epoch = 0
 
@@ -79,8 +81,10 @@ class SliceDataset(Dataset):
         if self.raters == "random":
             reader = int(rng.integers(raters))
             masks, raters = masks[reader : reader + 1], 1
+        elif self.raters == "repeat" and raters < len(masks):
+            masks = masks[(int(rng.integers(raters)) + np.arange(len(masks))) % raters]
         if self.augment:
-            image, masks = augmented(image, masks, self.size, rng)
+            image, masks = augmented(image, masks, self.size, rng, self.shift)
         else:
             image, masks = window(image, self.size), window(masks, self.size)
         return {

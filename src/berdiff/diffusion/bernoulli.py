@@ -112,6 +112,22 @@ def predict_y0_logits(y_t: Tensor, eps_logits: Tensor) -> Tensor:
     return (1 - 2 * y_t) * eps_logits
 
 
+def evidence(schedule: NoiseSchedule, y_t: Tensor, t: Time) -> Tensor:
+    """What a pixel of y_t itself says of y0, as a log-likelihood ratio: log q(y_t | 1) - log q(y_t | 0)."""
+    schedule.check(t)
+    alpha_bar_t = schedule.at(t, y_t)
+    (ratio,) = cast(y_t, torch.log1p(alpha_bar_t) - torch.log1p(-alpha_bar_t))
+    return (2 * y_t - 1) * ratio
+
+
+def predict_y0_prior_logits(schedule: NoiseSchedule, y_t: Tensor, prior_logits: Tensor, t: Time) -> Tensor:
+    """Bayes for one pixel: what the image and the OTHER pixels say (the prior), and what the pixel says itself.
+
+    The noise is known exactly, so a network that estimates the prior need not learn to undo it.
+    """
+    return prior_logits + evidence(schedule, y_t, t)
+
+
 def reverse_mean(
     schedule: NoiseSchedule, y_t: Tensor, y0_hat: Tensor, t: Time, s: Time, posterior: Posterior = "soft"
 ) -> Tensor:

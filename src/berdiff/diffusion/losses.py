@@ -5,7 +5,7 @@ Reductions are per-pixel means, in nats. Both losses come from one estimate, tha
 
 import math
 from collections.abc import Callable, Iterable
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 import torch.nn.functional as F
@@ -14,6 +14,7 @@ from torch import Tensor
 from berdiff.diffusion.bernoulli import (
     Posterior,
     predict_y0_logits,
+    predict_y0_prior_logits,
     q_sample,
     sigma_ddpm,
     sigma_weights,
@@ -22,7 +23,20 @@ from berdiff.diffusion.bernoulli import (
 from berdiff.diffusion.random import Generators
 from berdiff.diffusion.schedule import NoiseSchedule, Time, cast
 
-Target = Literal["noise", "mask"]
+Target = Literal["noise", "mask", "prior"]
+"""What the network's logits are of: the flips (paper), the mask, or the mask before its own pixel is looked at."""
+TARGETS = get_args(Target)
+
+
+def estimate_logits(schedule: NoiseSchedule, target: Target, logits: Tensor, y_t: Tensor, t: Time) -> Tensor:
+    """The logits of the estimated mask, the probability that y0 = 1, from those of the network."""
+    if target == "noise":
+        return predict_y0_logits(y_t, logits)
+    if target == "prior":
+        return predict_y0_prior_logits(schedule, y_t, logits, t)
+    if target == "mask":
+        return logits
+    raise ValueError(f"target: expected one of {', '.join(TARGETS)}, found {target!r}")
 
 
 def kl_bernoulli(p: Tensor, q: Tensor) -> Tensor:
@@ -88,20 +102,18 @@ def total_loss(
     lambda_bce: float = 1.0,
     posterior: Posterior = "soft",
 ) -> dict[str, Tensor]:
-    """Eq. 10 from one estimate: `logits` of the flips (target "noise") or of the mask ("mask"); s = t - 1.
+    """Eq. 10 from one estimate, the network's `logits` of its target; s = t - 1.
 
     A term with weight 0 is left out, so that an ablation pays only for what it uses.
     """
-    if target not in ("noise", "mask"):
-        raise ValueError(f"target: expected 'noise' or 'mask', found {target!r}")
+    y0_logits = estimate_logits(schedule, target, logits, y_t, t)
     terms: dict[str, Tensor] = {}
     loss = logits.new_zeros(())
     if lambda_kl:
-        y0_logits = predict_y0_logits(y_t, logits) if target == "noise" else logits
         terms["kl"] = kl_loss(schedule, y_t, y0, y0_logits, t, t - 1, posterior).mean()
         loss = loss + lambda_kl * terms["kl"]
     if lambda_bce:
-        terms["bce"] = bce_loss(eps if target == "noise" else y0, logits).mean()
+        terms["bce"] = (bce_loss(eps, logits) if target == "noise" else bce_loss(y0, y0_logits)).mean()
         loss = loss + lambda_bce * terms["bce"]
     return {"loss": loss, **terms}
 

@@ -7,7 +7,7 @@ means "no noise" instead of wrapping round to the last entry.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import torch
 from torch import Tensor
@@ -118,12 +118,29 @@ def cosine(T: int = 1000) -> NoiseSchedule:
     return _from_beta(1 - f[1:] / f[:-1], "cosine")
 
 
+def power(T: int = 1000, exponent: float = 2.5) -> NoiseSchedule:
+    """alpha_bar_t = (1 - t / T)^exponent: noisier than both for most of the way, and pure noise at T.
+
+    The pixels of a mask are redundant: a nodule of n pixels still shows where alpha_bar ~ 1 / sqrt(n), so the steps
+    that decide what it looks like are those at which a single pixel says almost nothing.
+    """
+    _check_length(T)
+    alpha_bar = (1 - torch.arange(T + 1, dtype=torch.float64) / T) ** exponent
+    return NoiseSchedule(alpha_bar, f"power{exponent:g}")
+
+
 def _check_length(T: int) -> None:
     if not isinstance(T, int) or isinstance(T, bool) or T < 1:
         raise ValueError(f"T: expected a whole number of steps of at least 1, found {T!r}")
 
 
-SCHEDULES: dict[str, Callable[[int], NoiseSchedule]] = {"linear": linear, "cosine": cosine}
+SCHEDULES: dict[str, Callable[[int], NoiseSchedule]] = {
+    "linear": linear,
+    "cosine": cosine,
+    "power1.5": partial(power, exponent=1.5),
+    "power2.5": power,
+    "power4": partial(power, exponent=4.0),
+}
 
 
 def make_schedule(name: str, T: int) -> NoiseSchedule:

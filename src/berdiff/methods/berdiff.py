@@ -6,8 +6,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from berdiff.diffusion.bernoulli import Posterior, check_mask, predict_y0, q_sample
-from berdiff.diffusion.losses import Target, total_loss
+from berdiff.diffusion.bernoulli import Posterior, check_mask, q_sample
+from berdiff.diffusion.losses import TARGETS, Target, estimate_logits, total_loss
 from berdiff.diffusion.random import Generators, uniform
 from berdiff.diffusion.sampling import Callback, Sampler, initial_noise, sample, spawn_generators
 from berdiff.diffusion.schedule import NoiseSchedule
@@ -31,14 +31,16 @@ class BerDiff(nn.Module):
         lambda_bce: float = 1.0,
         posterior: Posterior = "soft",
         time_sampling: TimeSampling = "uniform",
+        masks_per_image: int = 1,
         sampler: Sampler | None = None,
         masks_per_pass: int = 16,
     ) -> None:
-        """`posterior` is the form of eq. 7 in L_KL; `sampler` the default of `sample`; `masks_per_pass` bounds its
-        memory: no more go through the network at once."""
+        """`posterior` is the form of eq. 7 in L_KL; `masks_per_image` how many pairs of a reader and a step learn from
+        one encoding; `sampler` the default of `sample`; `masks_per_pass` bounds its memory: no more go through the
+        network at once."""
         super().__init__()
-        if target not in ("noise", "mask"):
-            raise ValueError(f"target: expected 'noise' or 'mask', found {target!r}")
+        if target not in TARGETS:
+            raise ValueError(f"target: expected one of {', '.join(TARGETS)}, found {target!r}")
         if posterior not in ("soft", "marginal"):
             raise ValueError(f"posterior: expected 'soft' or 'marginal', found {posterior!r}")
         if time_sampling not in ("uniform", "stratified"):
@@ -47,48 +49,54 @@ class BerDiff(nn.Module):
             raise ValueError(
                 f"lambda_kl, lambda_bce: expected two weights >= 0, not both 0, found {lambda_kl} and {lambda_bce}"
             )
-        if masks_per_pass < 1:
-            raise ValueError(f"masks_per_pass: expected at least 1, found {masks_per_pass}")
+        for name, count in (("masks_per_image", masks_per_image), ("masks_per_pass", masks_per_pass)):
+            if count < 1:
+                raise ValueError(f"{name}: expected at least 1, found {count}")
         self.network = network
         self.schedule = schedule
         self.target: Target = target
         self.lambda_kl, self.lambda_bce = lambda_kl, lambda_bce
         self.posterior: Posterior = posterior
         self.time_sampling: TimeSampling = time_sampling
+        self.masks_per_image = masks_per_image
         self.sampler = sampler or Sampler()
         self.masks_per_pass = masks_per_pass
 
     # --- algorithm 1 -------------------------------------------------------------------------------------------------
 
     def loss(self, image: Tensor, masks: Tensor, generator: Generators) -> dict[str, Tensor]:
-        """One step of algorithm 1 on image `(B, C, H, W)`, masks `(B, R, K, H, W)`: a random reader, t and noise each.
+        """One step of algorithm 1 on image `(B, C, H, W)`, masks `(B, R, K, H, W)`: a random reader, t and noise for
+        each of the N = `masks_per_image` masks that share the encoding of an image. With N a multiple of R every reader
+        counts the same.
 
         With B generators, one an image, an image's draws do not depend on the batch it is in.
         """
         _check_shapes(image, masks)
         if masks.device.type == "cpu":  # on an accelerator, looking would stall the queue
             check_mask(masks)
-        y0 = self._pick_reader(masks, generator).to(image.dtype)
-        t = self._pick_time(image, generator)
+        y0 = self._pick_readers(masks, generator).to(image.dtype)
+        t = self._pick_times(image, generator)
         y_t, eps = q_sample(self.schedule, y0, t, generator)
         logits = self.network.denoise(y_t, t, self.network.encode(image)).float()
         return total_loss(
             self.schedule, logits, y0, y_t, eps, t, self.target, self.lambda_kl, self.lambda_bce, self.posterior
         )
 
-    def _pick_reader(self, masks: Tensor, generator: Generators) -> Tensor:
-        """masks `(B, R, K, H, W)` -> one reader's `(B, 1, K, H, W)`."""
+    def _pick_readers(self, masks: Tensor, generator: Generators) -> Tensor:
+        """masks `(B, R, K, H, W)` -> `(B, N, K, H, W)`: the readers in turn, from a random one on."""
         B, R = masks.shape[:2]
         like = torch.empty(0, device=masks.device)
-        reader = (uniform((B, 1), generator, like) * R).long()
+        first = (uniform((B, 1), generator, like) * R).long()
+        reader = (first + torch.arange(self.masks_per_image, device=masks.device)) % R
         return masks[torch.arange(B, device=masks.device).unsqueeze(1), reader]
 
-    def _pick_time(self, image: Tensor, generator: Generators) -> Tensor:
-        """t in 1..T `(B, 1)`; stratified: one in each of B equal parts, so that a batch covers all noise levels."""
-        B = len(image)
-        u = uniform((B, 1), generator, image.new_empty(0, dtype=torch.float32))
+    def _pick_times(self, image: Tensor, generator: Generators) -> Tensor:
+        """t in 1..T `(B, N)`; stratified: one in each of B * N equal parts, so that a batch, and the masks of each
+        image in it, cover all noise levels."""
+        B, N = len(image), self.masks_per_image
+        u = uniform((B, N), generator, image.new_empty(0, dtype=torch.float32))
         if self.time_sampling == "stratified":
-            u = (torch.arange(B, device=u.device).unsqueeze(1) + u) / B
+            u = (torch.arange(B * N, device=u.device).reshape(N, B).T + u) / (B * N)
         return 1 + (u * self.schedule.T).long().clamp(max=self.schedule.T - 1)
 
     # --- algorithm 2 -------------------------------------------------------------------------------------------------
@@ -137,8 +145,8 @@ class BerDiff(nn.Module):
 
         def predict(y_t: Tensor, t: int) -> Tensor:
             steps = torch.full(y_t.shape[:2], t, device=y_t.device)
-            estimate = self.network.denoise(y_t, steps, features).float().sigmoid()
-            return predict_y0(y_t, estimate) if self.target == "noise" else estimate
+            logits = self.network.denoise(y_t, steps, features).float()
+            return estimate_logits(self.schedule, self.target, logits, y_t, t).sigmoid()
 
         masks_at_once = min(n, self.masks_per_pass)  # of each image; more than one image only if all n fit
         parts = []
@@ -162,6 +170,7 @@ class BerDiff(nn.Module):
             "lambda_bce": self.lambda_bce,
             "posterior": self.posterior,
             "time_sampling": self.time_sampling,
+            "masks_per_image": self.masks_per_image,
             "sampler": asdict(self.sampler),
         }
 

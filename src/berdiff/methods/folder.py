@@ -23,7 +23,7 @@ from berdiff.diffusion.schedule import make_schedule
 from berdiff.errors import InputError
 from berdiff.files import whole_file, write_text
 from berdiff.methods.berdiff import BerDiff
-from berdiff.networks.paper import make_network
+from berdiff.networks.build import make_network
 
 FORMAT = 1
 WEIGHTS = Path(__file__).parents[1] / "weights"  # a folder for each bundled model: config, weights, model card
@@ -41,6 +41,7 @@ def _build_berdiff(config: dict[str, Any]) -> BerDiff:
         lambda_bce=config["lambda_bce"],
         posterior=config["posterior"],
         time_sampling=config["time_sampling"],
+        masks_per_image=config.get("masks_per_image", 1),
         sampler=Sampler(**sampler),
     )
 

@@ -78,8 +78,3 @@ class PaperUNet(nn.Module):
         N = y_t.shape[1]
         image = features.unsqueeze(1).expand(-1, N, -1, -1, -1)
         return self.unet(torch.cat([y_t, image], 2).flatten(0, 1), t.flatten()).reshape(y_t.shape)
-
-
-def make_network(preset: str, image_channels: int = 1, targets: int = 1) -> PaperUNet:
-    """A network by name, as a configuration file gives it."""
-    return PaperUNet(preset, image_channels, targets)

@@ -25,7 +25,7 @@ class Batch:
     """The part of one global batch that one process takes through the network at once."""
 
     image: Tensor  # (B, C, H, W) float32
-    masks: Tensor  # (B, 1, K, H, W) uint8
+    masks: Tensor  # (B, R, K, H, W) uint8
     places: range  # of its slices in the global batch
 
     def generators(self, seed: int, step: int, device: torch.device) -> list[torch.Generator]:

@@ -20,13 +20,13 @@ class ModelConfig:
     """what is trained"""
 
     preset: str = "small"
-    """the network: paper-128, paper-224, small or tiny"""
-    schedule: Literal["linear", "cosine"] = "linear"
+    """the network: fast or fast-tiny (encode once), or the paper's U-Net: paper-128, paper-224, small, tiny"""
+    schedule: Literal["linear", "cosine", "power1.5", "power2.5", "power4"] = "linear"
     """noise schedule"""
     T: Annotated[int, tyro.conf.arg(name="T")] = 1000
     """number of diffusion steps"""
-    target: Literal["noise", "mask"] = "noise"
-    """what the network estimates"""
+    target: Literal["noise", "mask", "prior"] = "noise"
+    """what the network estimates: the flips (paper), the mask, or the mask before its own pixel is looked at"""
     lambda_kl: float = 1.0
     """weight of the KL divergence"""
     lambda_bce: float = 1.0
@@ -35,6 +35,8 @@ class ModelConfig:
     """the reverse step inside the KL divergence: the paper's, or the exact one"""
     time_sampling: Literal["uniform", "stratified"] = "uniform"
     """t drawn independently (paper), or spread evenly within a batch"""
+    masks_per_image: int = 1
+    """pairs of a reader and a step that learn from one encoding of an image; above 1 all readers take part"""
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,8 @@ class DataConfig:
     """centre crop in pixels"""
     augment: bool = False
     """flips, quarter turns, small shifts, mild intensity changes"""
+    shift: int = 4
+    """with augment: pixels up, down, left or right at most; 0 where objects sit in the middle and that tells"""
     prefetch: int = 4
     """batches made ahead in the background"""
 
@@ -171,7 +175,9 @@ _AT_LEAST = {
     "model.T": 1,
     "model.lambda_kl": 0,
     "model.lambda_bce": 0,
+    "model.masks_per_image": 1,
     "data.crop": 1,
+    "data.shift": 0,
     "data.prefetch": 1,
     "optim.lr": 0,
     "optim.weight_decay": 0,

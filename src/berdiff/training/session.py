@@ -79,7 +79,8 @@ def open_session(config: TrainConfig, make: Make | None = None) -> Session:
     with fabric.rank_zero_first():  # the embedded store is made on first use
         store = open_store(config.data.store)
     data = config.data
-    dataset = SliceDataset(store, data.split, "random", data.crop, data.augment, config.seed)
+    raters = "random" if config.model.masks_per_image == 1 else "repeat"
+    dataset = SliceDataset(store, data.split, raters, data.crop, data.augment, config.seed, data.shift)
     batches = Batches(
         dataset,
         config.loop.batch_size,
@@ -110,6 +111,7 @@ def make_segmenter(config: TrainConfig, store: Store, size: tuple[int, int]) -> 
                 "lambda_bce": model.lambda_bce,
                 "posterior": model.posterior,
                 "time_sampling": model.time_sampling,
+                "masks_per_image": model.masks_per_image,
                 "sampler": asdict(Sampler(steps=min(config.validation.sampling_steps, model.T))),
             }
         )
