@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from berdiff.networks.denoiser import Denoiser
 from berdiff.networks.build import make_network
+from berdiff.networks.denoiser import Denoiser
 from berdiff.networks.paper import PRESETS
 
 
