@@ -67,7 +67,7 @@ def small_config(store: Path, **loop) -> TrainConfig:
         data=DataConfig(store=str(store), augment=True, prefetch=2),
         optim=OptimConfig(lr=1e-2, warmup_steps=3, clip_norm=1.0),
         loop=replace(LoopConfig(batch_size=4, max_steps=24, checkpoint_every=4, log_every=4), **loop),
-        validation=ValidationConfig(every=8, cases=5, samples=4, sampling_steps=2, batch_size=2, sheet_cases=0),
+        validation=ValidationConfig(every=8, cases=5, samples=4, batch_size=2, sheet_cases=0),
         engine=EngineConfig(accelerator="cpu", devices="1", threads=1),
     )
 

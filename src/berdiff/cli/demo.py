@@ -23,7 +23,7 @@ def demo(
     model: str = "lidc-readers",
     cases: int = 6,
     samples: int = 16,
-    steps: int = 10,
+    steps: tuple[int, ...] | None = None,
     seed: int = 0,
     json_: Annotated[bool, tyro.conf.arg(name="json")] = False,
 ) -> None:
@@ -34,22 +34,23 @@ def demo(
         model: the name of bundled weights, a model folder or the folder of a run
         cases: how many, each of another patient and marked by two readers or more
         samples: masks drawn for each case
-        steps: steps of the sampler
+        steps: of the sampler: how many, or the steps themselves; default: the model's own
         seed: of the choice and of the samples
         json_: print the scores as JSON
     """
     from berdiff.data.store import open_store
-    from berdiff.diffusion.sampling import Sampler
     from berdiff.experiments.demo import plain, run_demo
     from berdiff.inference.draw import Settings
     from berdiff.inference.model import load
+    from berdiff.methods.sampler import choose_sampler
 
     keep_freed_memory()
     loaded = load(model)
     print("opening the embedded data (made on first use) ...", file=sys.stderr, flush=True)
     store = open_store()
     with progress("segmenting") as update:
-        done = run_demo(loaded, store, out, cases, Settings(samples, Sampler(steps), seed), update)
+        settings = Settings(samples, choose_sampler(loaded.segmenter, steps), seed)
+        done = run_demo(loaded, store, out, cases, settings, update)
     if json_:
         print(json.dumps(plain(done), indent=2))
         return

@@ -7,7 +7,6 @@ from typing import Annotated, Literal
 import tyro
 
 from berdiff.cli.progress import progress
-from berdiff.errors import InputError
 from berdiff.memory import keep_freed_memory
 
 
@@ -17,12 +16,12 @@ def evaluate(
     data: str | None = None,
     split: str = "test",
     samples: int = 16,
-    steps: int = 10,
-    sampler: Literal["ddim", "ddpm"] = "ddim",
-    posterior: Literal["soft", "marginal"] = "soft",
-    sigma: float = 1.0,
-    spacing: Literal["uniform", "quadratic"] = "uniform",
-    last_step: Literal["threshold", "sample"] = "threshold",
+    steps: tuple[int, ...] | None = None,
+    sampler: Literal["ddim", "ddpm"] | None = None,
+    posterior: Literal["soft", "marginal"] | None = None,
+    sigma: float | None = None,
+    spacing: Literal["uniform", "quadratic"] | None = None,
+    last_step: Literal["threshold", "sample"] | None = None,
     seed: int = 0,
     batch_size: int = 16,
     crop: int | None = None,
@@ -39,7 +38,8 @@ def evaluate(
         data: a prepared store; default: what the run was trained on, else the embedded one
         split: train, val, test or all
         samples: masks drawn for each image
-        steps: steps of the sampler
+        steps: of the sampler: how many, or the steps themselves, falling; default, as for the next five: the model's
+            own
         sampler: whose rule a step follows
         posterior: of ddpm's rule: the paper's soft form, or the exact marginal
         sigma: of ddim's rule: as a share of its largest value
@@ -56,18 +56,16 @@ def evaluate(
     from rich.console import Console
 
     from berdiff.data.store import open_store
-    from berdiff.diffusion.sampling import Sampler
     from berdiff.evaluation import tables
     from berdiff.evaluation.evaluate import Settings
     from berdiff.evaluation.evaluate import evaluate as run
     from berdiff.evaluation.models import open_model
+    from berdiff.methods.sampler import choose_sampler
 
-    try:
-        chosen = Sampler(steps, sampler, posterior, sigma, spacing, last_step)
-    except ValueError as error:
-        raise InputError(f"--{error}") from error
     keep_freed_memory()
     opened = open_model(run_or_model, device)
+    asked = {"rule": sampler, "posterior": posterior, "sigma": sigma, "spacing": spacing, "last_step": last_step}
+    chosen = choose_sampler(opened.segmenter, steps, **asked)
     store = open_store(data if data is not None else opened.store)
     crop = opened.crop if crop is None else crop
     settings = Settings(split, samples, chosen, seed, batch_size, crop, limit, save_samples, device)

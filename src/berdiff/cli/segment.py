@@ -34,10 +34,10 @@ def segment(
     inputs: Annotated[Positional[tuple[str, ...]], arg(metavar="INPUT")],
     out: Path,
     samples: int = 16,
-    steps: int = 10,
-    sampler: Literal["ddim", "ddpm"] = "ddim",
-    posterior: Literal["soft", "marginal"] = "soft",
-    last_step: Literal["threshold", "sample"] = "threshold",
+    steps: tuple[int, ...] | None = None,
+    sampler: Literal["ddim", "ddpm"] | None = None,
+    posterior: Literal["soft", "marginal"] | None = None,
+    last_step: Literal["threshold", "sample"] | None = None,
     seed: int = 0,
     batch_size: int = 16,
     center: tuple[int, ...] | None = None,
@@ -64,7 +64,8 @@ def segment(
         inputs: PNG, JPG, TIFF, NIfTI, DICOM or .npy files, folders of them, globs, or a prepared store
         out: where results go, a folder for each input
         samples: masks drawn for each image
-        steps: of the sampler, at most the model's T
+        steps: of the sampler: how many, at most the model's T, or the steps themselves, falling; default, as for the
+            next three: the model's own
         sampler: the rule of a step
         posterior: of DDPM's rule: the paper's soft form, or the exact marginal
         last_step: threshold the last estimate (paper) or draw from it
@@ -87,14 +88,16 @@ def segment(
     """
     from berdiff.inference.draw import Settings
     from berdiff.inference.inputs import find
-    from berdiff.inference.model import load, make_sampler
+    from berdiff.inference.model import load
     from berdiff.inference.region import Region
     from berdiff.inference.run import Output, Run
+    from berdiff.methods.sampler import choose_sampler
 
     region = Region(center, box, _slices(slices), pad)
-    settings = Settings(samples, make_sampler(steps, sampler, posterior, last_step), seed, region, overlap, batch_size)
     keep_freed_memory()
     loaded = load(model, device, size)
+    chosen = choose_sampler(loaded.segmenter, steps, rule=sampler, posterior=posterior, last_step=last_step)
+    settings = Settings(samples, chosen, seed, region, overlap, batch_size)
     found = find(inputs, loaded.channels, split, limit, seed)
     alone = len(found) == 1
     with progress(f"segmenting with {loaded.name}") as step:

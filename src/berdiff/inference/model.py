@@ -8,7 +8,6 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from berdiff.diffusion.sampling import Sampler, time_grid
 from berdiff.errors import InputError
 from berdiff.inference.draw import Advance, Settings, draw
 from berdiff.inference.inputs import Input, find
@@ -17,6 +16,7 @@ from berdiff.inference.reading import Opened, from_array, read
 from berdiff.inference.region import Region
 from berdiff.inference.result import Result
 from berdiff.methods import folder
+from berdiff.methods.sampler import choose_sampler
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,10 +35,10 @@ class Model:
         image: Any,
         n: int = 16,
         *,
-        steps: int = 10,
-        sampler: Literal["ddim", "ddpm"] = "ddim",
-        posterior: Literal["soft", "marginal"] = "soft",
-        last_step: Literal["threshold", "sample"] = "threshold",
+        steps: int | Sequence[int] | None = None,
+        sampler: Literal["ddim", "ddpm"] | None = None,
+        posterior: Literal["soft", "marginal"] | None = None,
+        last_step: Literal["threshold", "sample"] | None = None,
         seed: int = 0,
         center: Sequence[int] | None = None,
         box: Sequence[int] | None = None,
@@ -54,10 +54,12 @@ class Model:
 
         8-bit values are divided by 255; floats in [0, 1] are taken as they are; others by the model's own window or
         scale, or by `window`. `spacing` (mm along the last axes) and `name` (which seeds the noise) are for arrays;
-        a file has its own. `center`, `box`, `slices` choose a region; `pad` lets a smaller image in.
+        a file has its own. `center`, `box`, `slices` choose a region; `pad` lets a smaller image in. `steps` (how many,
+        or the steps themselves), `sampler`, `posterior` and `last_step` are the model's own where they are None.
         """
         region = Region(_whole(center), _whole(box), slices, pad)
-        settings = Settings(n, make_sampler(steps, sampler, posterior, last_step), seed, region, overlap, batch_size)
+        chosen = choose_sampler(self.segmenter, steps, rule=sampler, posterior=posterior, last_step=last_step)
+        settings = Settings(n, chosen, seed, region, overlap, batch_size)
         opened = self.open(image, window, spacing, name, region)
         return self.results([opened], settings)[0]
 
@@ -87,18 +89,8 @@ class Model:
         self, images: Sequence[Opened], settings: Settings, advance: Advance = lambda slices: None
     ) -> list[Result]:
         """The results of opened images, drawn together."""
-        self.check(settings)
         samples = draw(self.segmenter, images, self.size, settings, self.device, advance)
         return [self._result(image, of, settings) for image, of in zip(images, samples, strict=True)]
-
-    def check(self, settings: Settings) -> None:
-        """Whether the sampler can walk this model's schedule, before any image is read."""
-        schedule = getattr(self.segmenter, "schedule", None)
-        if schedule is not None:
-            try:
-                time_grid(schedule.T, settings.sampler.steps, settings.sampler.spacing)
-            except ValueError as error:
-                raise InputError(f"--{error}") from error
 
     def _result(self, image: Opened, samples: np.ndarray, settings: Settings) -> Result:
         shape = image.image.shape[1:]
@@ -140,14 +132,6 @@ def load(path_or_name: str | Path, device: str = "cpu", size: tuple[int, int] | 
     resolved = path.resolve()
     name = resolved.parent.name if resolved.name == "model" else resolved.name
     return Model(segmenter, name, (size[0], size[1]), channels, targets, device)
-
-
-def make_sampler(steps: int, rule: str, posterior: str, last_step: str) -> Sampler:
-    try:
-        return Sampler(steps, rule, posterior, last_step=last_step)  # type: ignore[arg-type]
-    except ValueError as error:
-        option, _, rest = str(error).partition(":")
-        raise InputError(f"--{'sampler' if option == 'rule' else option.replace('_', '-')}:{rest}") from error
 
 
 def plain(settings: Settings) -> dict[str, Any]:

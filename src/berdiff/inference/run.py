@@ -60,7 +60,6 @@ class Run:
         say: Callable[[str], None] = lambda sentence: None,
     ) -> None:
         """`say` is told the sentence of each input that fails, at once. Bad settings are refused here."""
-        model.check(settings)
         Intensity.of(model.segmenter.about, window)
         exports.check_kinds(output.kinds or ())
         if output.representatives < 1:

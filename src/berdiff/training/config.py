@@ -40,6 +40,24 @@ class ModelConfig:
 
 
 @dataclass(frozen=True)
+class SamplerConfig:
+    """how masks are drawn in validation, and by default from the trained model"""
+
+    steps: tuple[int, ...] = (10,)
+    """how many, or the steps themselves, falling"""
+    rule: Literal["ddim", "ddpm"] = "ddim"
+    """whose rule a step follows"""
+    posterior: Literal["soft", "marginal"] = "soft"
+    """of ddpm's rule: the paper's soft form, or the exact marginal"""
+    sigma: float = 1.0
+    """of ddim's rule: as a share of its largest value"""
+    spacing: Literal["uniform", "quadratic"] = "uniform"
+    """of the steps, where only their number is given"""
+    last_step: Literal["threshold", "sample"] = "threshold"
+    """threshold the last estimate (paper) or draw from it"""
+
+
+@dataclass(frozen=True)
 class DataConfig:
     """what it is trained on"""
 
@@ -113,8 +131,6 @@ class ValidationConfig:
     """how many cases of it, drawn once by the seed"""
     samples: int = 16
     """masks drawn for each"""
-    sampling_steps: int = 10
-    """steps of the sampler"""
     batch_size: int = 8
     """cases sampled together"""
     sheet_cases: int = 6
@@ -149,6 +165,7 @@ class TrainConfig:
     seed: int = 0
     """of the weights, the order of the slices and every random draw"""
     model: ModelConfig = field(default_factory=ModelConfig)
+    sampler: SamplerConfig = field(default_factory=SamplerConfig)
     data: DataConfig = field(default_factory=DataConfig)
     optim: OptimConfig = field(default_factory=OptimConfig)
     loop: LoopConfig = field(default_factory=LoopConfig)
@@ -196,7 +213,6 @@ _AT_LEAST = {
     "validation.every": 0,
     "validation.cases": 1,
     "validation.samples": 1,
-    "validation.sampling_steps": 1,
     "validation.batch_size": 1,
     "validation.sheet_cases": 0,
     "engine.num_nodes": 1,
@@ -283,7 +299,7 @@ def _build(kind: type, plain: Any, where: str) -> Any:
         if is_dataclass(hint):
             values[name] = _build(hint, value, f"{where}: {name}")  # type: ignore[arg-type]
         elif _fits(value, hint):
-            values[name] = value
+            values[name] = tuple(value) if isinstance(value, list) else value
         else:
             raise InputError(f"{where}: {name}: expected {hint}, found {value!r}")
     return kind(**values)
@@ -294,6 +310,8 @@ def _fits(value: Any, hint: Any) -> bool:
         return value in get_args(hint)
     if get_origin(hint) in (Union, types.UnionType):
         return any(_fits(value, option) for option in get_args(hint))
+    if get_origin(hint) is tuple:  # of any length, as JSON's list
+        return isinstance(value, list) and all(_fits(item, get_args(hint)[0]) for item in value)
     if hint is float:
         return isinstance(value, int | float) and not isinstance(value, bool)
     if hint is int:

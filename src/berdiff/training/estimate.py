@@ -28,7 +28,7 @@ def estimate(session: Session, run: Any) -> dict[str, Any]:
     if session.cases is not None:
         v = config.validation
         begun = time.monotonic()
-        draw(trainer.module, session.cases, [0], v.samples, v.sampling_steps, config.seed, session.fabric)
+        draw(trainer.module, session.cases, [0], v.samples, config.seed, session.fabric)
         each = (time.monotonic() - begun) * len(session.cases)
         validations = steps // v.every
     total = training + validations * each

@@ -14,11 +14,12 @@ from berdiff.data.augment import window
 from berdiff.data.dataset import SliceDataset
 from berdiff.data.hounsfield import LUNG_WINDOW
 from berdiff.data.store import Store, open_store
-from berdiff.diffusion.sampling import Sampler
+from berdiff.diffusion.sampling import time_grid
 from berdiff.errors import InputError
 from berdiff.evaluation.evaluate import Settings, choose
 from berdiff.memory import keep_freed_memory
 from berdiff.methods import folder as model_folder
+from berdiff.methods.sampler import as_steps
 from berdiff.training.batches import Batches
 from berdiff.training.checkpoint import is_leftover
 from berdiff.training.config import TrainConfig, check, differences, load
@@ -112,11 +113,12 @@ def make_segmenter(config: TrainConfig, store: Store, size: tuple[int, int]) -> 
                 "posterior": model.posterior,
                 "time_sampling": model.time_sampling,
                 "masks_per_image": model.masks_per_image,
-                "sampler": asdict(Sampler(steps=min(config.validation.sampling_steps, model.T))),
+                "sampler": asdict(config.sampler) | {"steps": as_steps(config.sampler.steps)},
             }
         )
+        time_grid(model.T, segmenter.sampler.steps, segmenter.sampler.spacing)
     except ValueError as error:
-        raise InputError(f"--model: {error}") from error
+        raise InputError(f"--model, --sampler: {error}") from error
     stride = segmenter.network.stride
     if size[0] % stride or size[1] % stride:
         raise InputError(

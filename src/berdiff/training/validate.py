@@ -9,7 +9,6 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor
 
-from berdiff.diffusion.sampling import Sampler
 from berdiff.evaluation import core
 from berdiff.files import whole_file
 from berdiff.metrics import ged, hm_iou
@@ -30,11 +29,14 @@ class Cases:
         return len(self.names)
 
 
-def draw(segmenter: Any, cases: Cases, chosen: list[int], n: int, steps: int, seed: int, fabric: Fabric) -> Tensor:
-    """n masks of each chosen case `(len(chosen), n, K, H, W)` on the CPU; the same whatever is drawn beside them."""
+def draw(segmenter: Any, cases: Cases, chosen: list[int], n: int, seed: int, fabric: Fabric) -> Tensor:
+    """n masks of each chosen case `(len(chosen), n, K, H, W)` on the CPU, by the model's own sampler.
+
+    They are the same whatever is drawn beside them.
+    """
     names = [cases.names[i] for i in chosen]
     with fabric.autocast():
-        return core.draw(segmenter, cases.images[chosen], names, n, Sampler(steps=steps), seed, fabric.device)
+        return core.draw(segmenter, cases.images[chosen], names, n, None, seed, fabric.device)
 
 
 def score(
@@ -51,7 +53,7 @@ def score(
     totals, shown = torch.zeros(3, dtype=torch.float64), []
     for first in range(0, share, config.batch_size):
         chosen = own[first : first + config.batch_size]
-        samples = draw(segmenter, cases, chosen, config.samples, config.sampling_steps, seed, fabric)
+        samples = draw(segmenter, cases, chosen, config.samples, seed, fabric)
         shown.append(samples[: max(0, config.sheet_cases - first)])
         counts = torch.tensor([rank * share + first + i < len(cases) for i in range(len(chosen))])
         values = [f(samples, cases.masks[chosen], cases.raters[chosen]).mean(1)[counts] for f in (ged, hm_iou)]
