@@ -22,6 +22,7 @@ def evaluate(
     sigma: float | None = None,
     spacing: Literal["uniform", "quadratic"] | None = None,
     last_step: Literal["threshold", "sample"] | None = None,
+    latent: Literal["pixel", "shared"] | None = None,
     seed: int = 0,
     batch_size: int = 16,
     crop: int | None = None,
@@ -38,13 +39,14 @@ def evaluate(
         data: a prepared store; default: what the run was trained on, else the embedded one
         split: train, val, test or all
         samples: masks drawn for each image
-        steps: of the sampler: how many, or the steps themselves, falling; default, as for the next five: the model's
+        steps: of the sampler: how many, or the steps themselves, falling; default, as for the next six: the model's
             own
         sampler: whose rule a step follows
         posterior: of ddpm's rule: the paper's soft form, or the exact marginal
         sigma: of ddim's rule: as a share of its largest value
         spacing: of the steps
         last_step: threshold the last estimate (paper) or draw from it
+        latent: draw each pixel by itself (paper), or all of a mask by one level: for few steps
         seed: of the samples, of the subset and of the bootstrap
         batch_size: images drawn together
         crop: centre crop in pixels; default: what the run was trained with, else none
@@ -64,8 +66,8 @@ def evaluate(
 
     keep_freed_memory()
     opened = open_model(run_or_model, device)
-    asked = {"rule": sampler, "posterior": posterior, "sigma": sigma, "spacing": spacing, "last_step": last_step}
-    chosen = choose_sampler(opened.segmenter, steps, **asked)
+    asked = {"posterior": posterior, "sigma": sigma, "spacing": spacing, "last_step": last_step, "latent": latent}
+    chosen = choose_sampler(opened.segmenter, steps, rule=sampler, **asked)
     store = open_store(data if data is not None else opened.store)
     crop = opened.crop if crop is None else crop
     settings = Settings(split, samples, chosen, seed, batch_size, crop, limit, save_samples, device)

@@ -38,6 +38,7 @@ def segment(
     sampler: Literal["ddim", "ddpm"] | None = None,
     posterior: Literal["soft", "marginal"] | None = None,
     last_step: Literal["threshold", "sample"] | None = None,
+    latent: Literal["pixel", "shared"] | None = None,
     seed: int = 0,
     batch_size: int = 16,
     center: tuple[int, ...] | None = None,
@@ -65,10 +66,11 @@ def segment(
         out: where results go, a folder for each input
         samples: masks drawn for each image
         steps: of the sampler: how many, at most the model's T, or the steps themselves, falling; default, as for the
-            next three: the model's own
+            next four: the model's own
         sampler: the rule of a step
         posterior: of DDPM's rule: the paper's soft form, or the exact marginal
         last_step: threshold the last estimate (paper) or draw from it
+        latent: draw each pixel by itself (paper), or all of a mask by one level: for few steps
         seed: of the samples: a mask depends on it, the input's name, the slice and the sample's number alone
         batch_size: images or slices drawn together
         center: Y X, or Z Y X for one slice: segment a region of the network's size around it
@@ -96,7 +98,8 @@ def segment(
     region = Region(center, box, _slices(slices), pad)
     keep_freed_memory()
     loaded = load(model, device, size)
-    chosen = choose_sampler(loaded.segmenter, steps, rule=sampler, posterior=posterior, last_step=last_step)
+    asked = {"rule": sampler, "posterior": posterior, "last_step": last_step, "latent": latent}
+    chosen = choose_sampler(loaded.segmenter, steps, **asked)
     settings = Settings(samples, chosen, seed, region, overlap, batch_size)
     found = find(inputs, loaded.channels, split, limit, seed)
     alone = len(found) == 1

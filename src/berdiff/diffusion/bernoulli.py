@@ -154,6 +154,15 @@ def draw(p: Tensor, generator: Generators) -> Tensor:
     return (uniform(p.shape, generator, p) < p).to(p.dtype)
 
 
+def draw_level(p: Tensor, generator: Generators) -> Tensor:
+    """A mask `(B, N, ...)` of all pixels whose probability is above one random level a mask.
+
+    Each pixel is 1 with its probability, as in `draw`, but the masks are nested level sets and not speckles.
+    """
+    level = uniform(p.shape[:2], generator, p)
+    return (level.reshape(*level.shape, *[1] * (p.ndim - 2)) < p).to(p.dtype)
+
+
 def check_mask(y: Tensor, name: str = "masks") -> None:
     """Raise unless y holds only 0 and 1: where data enters, not in the hot loop."""
     if not bool(((y == 0) | (y == 1)).all()):

@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from berdiff.diffusion.bernoulli import Posterior, draw, reverse_mean, sigma_max, sigma_post
+from berdiff.diffusion.bernoulli import Posterior, draw, draw_level, reverse_mean, sigma_max, sigma_post
 from berdiff.diffusion.random import Generators
 from berdiff.diffusion.schedule import NoiseSchedule
 
@@ -24,6 +24,7 @@ class Sampler:
     sigma: float = 1.0  # of DDIM's rule: sigma_t as a share of its largest value
     spacing: Literal["uniform", "quadratic"] = "uniform"
     last_step: Literal["threshold", "sample"] = "threshold"
+    latent: Literal["pixel", "shared"] = "pixel"  # what is drawn: each pixel by itself, or all by one level a mask
 
     def __post_init__(self) -> None:
         for name, allowed in (
@@ -31,6 +32,7 @@ class Sampler:
             ("posterior", ("soft", "marginal")),
             ("spacing", ("uniform", "quadratic")),
             ("last_step", ("threshold", "sample")),
+            ("latent", ("pixel", "shared")),
         ):
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name}: expected one of {', '.join(allowed)}, found {getattr(self, name)!r}")
@@ -114,11 +116,18 @@ def sample(
     generator: Generators,
     callback: Callback | None = None,
 ) -> Tensor:
-    """Algorithm 2: from y_T to y_0. predict(y_t, t) is the estimated mask, the probability that y0 = 1."""
+    """Algorithm 2: from y_T to y_0. predict(y_t, t) is the estimated mask, the probability that y0 = 1.
+
+    With a shared latent, a hard y0 is drawn first, by one level for the whole mask, and the step follows it. A step is
+    linear in y0 (but for the soft posterior), so each pixel's law is the same; only now the pixels agree whether they
+    are in doubt together. In few steps that is most of what there is to draw; in many the two are the same.
+    """
 
     def step(y_t: Tensor, t: int, s: int) -> tuple[Tensor, Tensor]:
-        y0_hat = predict(y_t, t)
-        return draw(step_prob(schedule, sampler, y_t, y0_hat, t, s), generator), y0_hat
+        y0_hat = y0 = predict(y_t, t)
+        if sampler.latent == "shared" and not (s == 0 and sampler.last_step == "threshold"):
+            y0 = draw_level(y0_hat, generator)
+        return draw(step_prob(schedule, sampler, y_t, y0, t, s), generator), y0_hat
 
     return walk(y_T, time_grid(schedule.T, sampler.steps, sampler.spacing), step, callback)
 

@@ -39,6 +39,7 @@ class Model:
         sampler: Literal["ddim", "ddpm"] | None = None,
         posterior: Literal["soft", "marginal"] | None = None,
         last_step: Literal["threshold", "sample"] | None = None,
+        latent: Literal["pixel", "shared"] | None = None,
         seed: int = 0,
         center: Sequence[int] | None = None,
         box: Sequence[int] | None = None,
@@ -55,10 +56,11 @@ class Model:
         8-bit values are divided by 255; floats in [0, 1] are taken as they are; others by the model's own window or
         scale, or by `window`. `spacing` (mm along the last axes) and `name` (which seeds the noise) are for arrays;
         a file has its own. `center`, `box`, `slices` choose a region; `pad` lets a smaller image in. `steps` (how many,
-        or the steps themselves), `sampler`, `posterior` and `last_step` are the model's own where they are None.
+        or the steps themselves), `sampler`, `posterior`, `last_step`, `latent`: None is the model's own.
         """
         region = Region(_whole(center), _whole(box), slices, pad)
-        chosen = choose_sampler(self.segmenter, steps, rule=sampler, posterior=posterior, last_step=last_step)
+        asked = {"rule": sampler, "posterior": posterior, "last_step": last_step, "latent": latent}
+        chosen = choose_sampler(self.segmenter, steps, **asked)
         settings = Settings(n, chosen, seed, region, overlap, batch_size)
         opened = self.open(image, window, spacing, name, region)
         return self.results([opened], settings)[0]

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 Maps = tuple[Tensor, ...]
-"""Gains and shifts of each block of the step network, `(B, 2 * channels, h, w)`."""
+"""Gain and shift of each block of the step network, one after the other: each `(B, channels, h, w)`."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,10 @@ class EncodeOnce(nn.Module):
         self.encoder = Encoder(4 * image_channels, sizes)
         self.step = StepNetwork(4 * targets, sizes.step)
         self.maps = nn.ModuleList(
-            nn.Conv2d(sizes.encoder[level], 2 * sizes.step[level], 1) for level in self.step.levels
+            nn.Conv2d(sizes.encoder[level], sizes.step[level], 1) for level in self.step.levels for _ in range(2)
         )
-        self.to(memory_format=torch.channels_last)  # the faster one here, with and without gradients
+        for part in (self.step, self.maps):  # faster there; the encoder's backward pass is faster in the default format
+            part.to(memory_format=torch.channels_last)
 
     def config(self) -> dict[str, object]:
         return {"preset": self.preset, "image_channels": self.image_channels, "targets": self.targets}
@@ -66,7 +67,7 @@ class EncodeOnce(nn.Module):
         if H % self.stride or W % self.stride:
             raise ValueError(f"image: expected height and width in multiples of {self.stride}, found {H}x{W}")
         features = self.encoder(F.pixel_unshuffle(2 * image - 1, 2))
-        return tuple(to_map(features[level]) for to_map, level in zip(self.maps, self.step.levels, strict=True))
+        return tuple(to_map(features[self.step.levels[i // 2]]) for i, to_map in enumerate(self.maps))
 
     def denoise(self, y_t: Tensor, t: Tensor, features: Maps) -> Tensor:
         """y_t `(B, N, K, H, W)`, t `(B, N)`, features of B images -> logits `(B, N, K, H, W)`."""
@@ -120,8 +121,9 @@ class StepNetwork(nn.Module):
     def __init__(self, channels: int, widths: tuple[int, ...]) -> None:
         super().__init__()
         depth = len(widths)
-        self.levels = [*range(depth), *reversed(range(depth - 1))]  # of each block: down to the coarsest, and up again
-        self.embed = StepEmbedding([2 * widths[level] for level in self.levels])
+        # of each block: down to the coarsest and up again; one at the finest, whose pixels cost most
+        self.levels = [*range(1, depth), *reversed(range(depth - 1))]
+        self.embed = StepEmbedding([widths[level] for level in self.levels])
         self.stem = nn.Conv2d(channels, widths[0], 3, padding=1)
         self.blocks = nn.ModuleList(StepBlock(widths[level]) for level in self.levels)
         self.shrink = nn.ModuleList(nn.Conv2d(fine, coarse, 2, stride=2) for fine, coarse in pairwise(widths))
@@ -132,47 +134,48 @@ class StepNetwork(nn.Module):
     def forward(self, y: Tensor, t: Tensor, maps: Maps) -> Tensor:
         """y `(B * N, 4 K, h, w)`, t `(B, N)`, maps of B images."""
         of_t = self.embed(t)
-        depth = len(self.shrink) + 1
-        x, skips = self.stem(y), []
-        for level in range(depth):
-            x = self.blocks[level](self.shrink[level - 1](x) if level else x, maps[level], of_t[level])
-            skips.append(x)
-        x = x + self.pool(x.mean((2, 3)))[:, :, None, None]
-        for place in range(depth, len(self.levels)):
-            level = self.levels[place]
-            x = skips[level] + F.interpolate(self.grow[level](x), scale_factor=2.0)
-            x = self.blocks[place](x, maps[place], of_t[place])
+        x = self.stem(y)
+        skips = [x]
+        for place, (level, block) in enumerate(zip(self.levels, self.blocks, strict=True)):
+            if level == len(skips):
+                x = self.shrink[level - 1](x)
+            else:
+                x = skips[level] + F.interpolate(self.grow[level](x), scale_factor=2.0)
+            x = block(x, maps[2 * place], maps[2 * place + 1], *of_t[place])
+            if level == len(skips):
+                skips.append(x)
+            if level == len(self.shrink):
+                x = x + self.pool(x.mean((2, 3)))[:, :, None, None]
         return self.head(F.silu(x))
 
 
 class StepBlock(nn.Module):
-    """x + conv(silu(conv(silu(gain * x + shift)))), gain and shift from image and step."""
+    """x + conv(silu(S_t(conv(silu(S_x(x)))))), where S multiplies by a gain and adds a shift: by image, and by step."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
         self.conv1, self.conv2 = (nn.Conv2d(channels, channels, 3, padding=1) for _ in range(2))
         nn.init.zeros_(self.conv2.weight)
 
-    def forward(self, x: Tensor, of_image: Tensor, of_t: Tensor) -> Tensor:
-        """x `(B * N, C, h, w)`, of_image `(B, 2 C, h, w)`, of_t `(B, N, 2 C)`."""
-        B, N = of_t.shape[:2]
-        gain, shift = (of_image.unsqueeze(1) + of_t[..., None, None]).chunk(2, 2)
-        h = torch.addcmul(shift, x.unflatten(0, (B, N)), 1 + gain).flatten(0, 1)
-        return x + self.conv2(F.silu(self.conv1(F.silu(h))))
+    def forward(self, x: Tensor, gain: Tensor, shift: Tensor, gain_t: Tensor, shift_t: Tensor) -> Tensor:
+        """x `(B * N, C, h, w)`; gain and shift of the image `(B, C, h, w)`, of the step `(B * N, C, 1, 1)`."""
+        B = len(gain)
+        h = torch.addcmul(shift.unsqueeze(1), x.unflatten(0, (B, -1)), 1 + gain.unsqueeze(1)).flatten(0, 1)
+        h = torch.addcmul(shift_t, self.conv1(F.silu(h)), 1 + gain_t)
+        return x + self.conv2(F.silu(h))
 
 
 class StepEmbedding(nn.Module):
-    """The step t as gains and shifts of each block."""
+    """The step t as a gain and a shift for each block."""
 
     def __init__(self, widths: list[int], frequencies: int = 32, hidden: int = 64) -> None:
         super().__init__()
-        self.widths = widths
         self.register_buffer("omega", torch.exp(-math.log(10_000) * torch.arange(frequencies) / frequencies), False)
         self.hidden = nn.Linear(2 * frequencies, hidden)
-        self.out = nn.Linear(hidden, sum(widths))
+        self.out = nn.ModuleList(nn.Linear(hidden, 2 * width) for width in widths)
 
-    def forward(self, t: Tensor) -> tuple[Tensor, ...]:
-        """t `(B, N)` -> `(B, N, width)` for each block."""
-        angle = t.unsqueeze(-1).to(self.hidden.weight.dtype) * self.omega
-        waves = torch.cat([angle.cos(), angle.sin()], -1)
-        return self.out(F.silu(self.hidden(waves))).split(self.widths, -1)
+    def forward(self, t: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """t `(B, N)` -> for each block two of `(B * N, width, 1, 1)`."""
+        angle = t.flatten().unsqueeze(-1).to(self.hidden.weight.dtype) * self.omega
+        h = F.silu(self.hidden(torch.cat([angle.cos(), angle.sin()], -1)))
+        return [tuple(out(h)[:, :, None, None].chunk(2, 1)) for out in self.out]

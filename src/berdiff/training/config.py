@@ -55,6 +55,8 @@ class SamplerConfig:
     """of the steps, where only their number is given"""
     last_step: Literal["threshold", "sample"] = "threshold"
     """threshold the last estimate (paper) or draw from it"""
+    latent: Literal["pixel", "shared"] = "pixel"
+    """draw each pixel by itself (paper), or all of a mask by one level"""
 
 
 @dataclass(frozen=True)
