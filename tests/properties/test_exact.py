@@ -71,30 +71,33 @@ def table(request: pytest.FixtureRequest) -> dict[tuple[str, str], list[float]]:
 
 
 def test_the_soft_rule_never_converges_and_the_exact_ones_do(table: dict[tuple[str, str], list[float]]) -> None:
-    soft, marginal, ddim, half, none = exact.SAMPLERS
+    soft, marginal, ddim, half, none, shared = exact.SAMPLERS
     at_50 = {key: row[-1] for key, row in table.items()}
     for last in ("sample", "threshold"):
         assert at_50[soft, last] > 0.3
         assert at_50[marginal, last] < 0.05
         assert at_50[ddim, last] < 0.05
-        for label in (marginal, ddim, half, none):
+        assert at_50[ddim, last] < at_50[shared, last] < 0.1, "it converges too, but slower"
+        for label in (marginal, ddim, half, none, shared):
             assert table[label, last] == sorted(table[label, last], reverse=True), "more steps come closer"
         assert at_50[ddim, last] < at_50[half, last] < at_50[none, last], "maximal sigma is best"
     for label in (marginal, ddim):  # at the smaller sigmas the bias of the way hides the last step
         for sampled, thresholded in zip(table[label, "sample"], table[label, "threshold"], strict=True):
             assert sampled < thresholded, "sampling the last step is better as a law"
         assert table[label, "sample"][0] > 0.25, "two steps treat pixels as independent"
+        assert table[shared, "sample"][0] < table[label, "sample"][0], "a shared latent does not"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["linear", "cosine"])
 def test_a_thousand_steps(name: str) -> None:
-    soft, marginal, ddim, half, none = exact.SAMPLERS
+    soft, marginal, ddim, half, none, shared = exact.SAMPLERS
     table = exact.distances(name, [1000])
     for last in ("sample", "threshold"):
         assert table[soft, last][0] > 0.3
         assert table[marginal, last][0] < 0.002
         assert table[ddim, last][0] < 0.002
+        assert table[shared, last][0] < 0.01
         assert 0.01 < table[half, last][0] < table[none, last][0]
 
 

@@ -28,6 +28,7 @@ RULES = {
     "ddim-max": {"rule": "ddim", "sigma": 1.0},
     "ddim-half": {"rule": "ddim", "sigma": 0.5},
     "ddim-zero": {"rule": "ddim", "sigma": 0.0},
+    "ddim-shared": {"rule": "ddim", "latent": "shared"},
 }
 
 
@@ -70,6 +71,7 @@ def test_steps_that_are_no_grid_are_refused(steps: int | tuple[int, ...]) -> Non
         {"posterior": "hard"},
         {"spacing": "log"},
         {"last_step": "mean"},
+        {"latent": "image"},
         {"sigma": 1.01},
         {"sigma": -0.1},
         {"sigma": float("nan")},
@@ -172,6 +174,38 @@ def test_only_the_last_step_thresholds(rule: str, s: int) -> None:
     assert bool(((found[0] > 0) & (found[0] < 1)).all())
 
 
+def test_a_level_gives_each_pixel_its_probability_and_nested_masks() -> None:
+    n = 40_000
+    p = torch.tensor([0.0, 0.03, 0.5, 0.8, 1.0]).expand(1, n, 5)
+    masks = bernoulli.draw_level(p, torch.Generator().manual_seed(3))
+    for pixel, expected in enumerate(p[0, 0].tolist()):
+        assert_proportion(int(masks[..., pixel].sum()), n, expected)
+    assert bool((masks.diff(dim=-1) >= 0).all()), "what is set at a lower probability is set at every higher one"
+    assert len(masks.flatten(0, 1).unique(dim=0)) == 4
+
+
+def test_a_shared_latent_keeps_the_law_of_each_pixel_of_a_step() -> None:
+    """The joint law differs, which `test_exact` holds to the matrices; each pixel's own must not."""
+    schedule, n = get_schedule("linear", 1000), 40_000
+    y_t = torch.tensor([0.0, 1.0, 0.0, 1.0]).expand(1, n, 4)
+    y0_hat = torch.tensor([0.2, 0.2, 0.7, 0.7]).expand(1, n, 4)
+    sampler = Sampler(steps=(600, 300), last_step="sample", latent="shared")
+    first: list[torch.Tensor] = []
+    sampling.sample(
+        schedule,
+        sampler,
+        lambda y, t: y0_hat,
+        y_t,
+        torch.Generator().manual_seed(4),
+        lambda step: first.append(step.y_s),
+    )
+    expected = sampling.ddim_step(schedule, y_t[0, 0], y0_hat[0, 0], 600, 300)
+    for pixel in range(4):
+        assert_proportion(int(first[0][..., pixel].sum()), n, float(expected[pixel]))
+    together = torch.corrcoef(first[0][0].T)
+    assert float(together[0, 1]) > 0.02, "pixels in doubt agree"
+
+
 @pytest.mark.parametrize(("t", "s"), [(1000, 900), (500, 499), (100, 1), (2, 1), (100, 0)])
 @pytest.mark.parametrize("rule", RULES)
 def test_a_drawn_step_has_its_probability(rule: str, t: int, s: int) -> None:
@@ -215,7 +249,8 @@ def test_a_sample_is_the_same_in_any_batch_and_again(rule: str) -> None:
     assert torch.equal(together[1:2], masks(["b"], 4))
     assert torch.equal(together[[2, 0]], masks(["c", "a"], 4))
     assert torch.equal(together[:, :2], masks(["a", "b", "c"], 2))
-    assert len(together.flatten(0, 1).flatten(1).unique(dim=0)) == 12
+    distinct = len(together.flatten(0, 1).flatten(1).unique(dim=0))
+    assert distinct == 12 or ("shared" in rule and distinct > 1)  # a level may set or clear a whole mask
 
 
 def test_spawned_generators_differ_and_repeat() -> None:

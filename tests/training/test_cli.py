@@ -16,7 +16,7 @@ from berdiff.training.stop import RunStopped
 from .standin import make_standin, small_config
 
 TINY = ["--loop.batch-size", "4", "--data.crop", "None", "--loop.log-every", "1", "--validation.samples", "2"]
-TINY += ["--validation.cases", "2", "--validation.every", "2", "--validation.sampling-steps", "2"]
+TINY += ["--validation.cases", "2", "--validation.every", "2", "--sampler.steps", "2"]
 TINY += ["--engine.accelerator", "cpu", "--engine.devices", "1"]
 
 

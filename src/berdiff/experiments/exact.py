@@ -30,6 +30,7 @@ SAMPLERS: dict[str, Sampler] = {
     "DDIM, sigma = max": Sampler(rule="ddim", sigma=1.0),
     "DDIM, sigma = max / 2": Sampler(rule="ddim", sigma=0.5),
     "DDIM, sigma = 0": Sampler(rule="ddim", sigma=0.0),
+    "DDIM, sigma = max, shared latent": Sampler(rule="ddim", sigma=1.0, latent="shared"),
 }
 STEPS = (2, 5, 10, 50, 200, 1000)
 
@@ -71,6 +72,19 @@ def transition(p: Tensor) -> Tensor:
     return matrix
 
 
+def step_matrix(schedule: NoiseSchedule, sampler: Sampler, y_t: Tensor, y0_hat: Tensor, t: int, s: int) -> Tensor:
+    """The matrix `(X, 512, 512)` of one step of `sample`, for every y_t `(X, 512, 9)` and its estimate of y0."""
+    if sampler.latent == "pixel" or (s == 0 and sampler.last_step == "threshold"):
+        return transition(step_prob(schedule, sampler, y_t, y0_hat, t, s))
+    above = y0_hat.sort(-1, descending=True).values  # the level falls between two of these, or below or above all
+    weights = -torch.diff(above, prepend=torch.ones_like(above[..., :1]), append=torch.zeros_like(above[..., :1]))
+    matrix = torch.zeros(())
+    for k, weight in enumerate(weights.unbind(-1)):
+        y0 = y0_hat >= above[..., k - 1 : k] if k else torch.zeros_like(y0_hat)
+        matrix = matrix + weight.unsqueeze(-1) * transition(step_prob(schedule, sampler, y_t, y0.to(y_t), t, s))
+    return matrix
+
+
 def sampler_laws(schedule: NoiseSchedule, samplers: Iterable[Sampler], law: Tensor) -> list[dict[str, Tensor]]:
     """The law `(X, 512)` of the masks that each sampler makes, for either choice of its last step.
 
@@ -86,16 +100,15 @@ def sampler_laws(schedule: NoiseSchedule, samplers: Iterable[Sampler], law: Tens
     for t, s in pairwise(grid[:-1]):
         y0_hat = expected_mask(schedule, law, t)
         for i, sampler in enumerate(samplers):
-            matrix = transition(step_prob(schedule, sampler, y_t, y0_hat, t, s))
-            laws[i] = (laws[i][:, None] @ matrix)[:, 0]
+            laws[i] = (laws[i][:, None] @ step_matrix(schedule, sampler, y_t, y0_hat, t, s))[:, 0]
     t, s = grid[-2:]
     y0_hat = expected_mask(schedule, law, t)
     ends = []
     for sampler, before in zip(samplers, laws, strict=True):
         last = {}
         for choice in ("sample", "threshold"):
-            p = step_prob(schedule, replace(sampler, last_step=choice), y_t, y0_hat, t, s)
-            last[choice] = (before[:, None] @ transition(p))[:, 0]
+            matrix = step_matrix(schedule, replace(sampler, last_step=choice), y_t, y0_hat, t, s)
+            last[choice] = (before[:, None] @ matrix)[:, 0]
         ends.append(last)
     return ends
 
