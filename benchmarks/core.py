@@ -2,11 +2,11 @@
 
 import torch
 
-from benchmarks.side_by_side import durations
 from berdiff.diffusion.bernoulli import predict_y0_logits, q_sample
 from berdiff.diffusion.losses import bce_loss, kl_loss
 from berdiff.diffusion.sampling import Sampler
 from berdiff.diffusion.schedule import linear
+from berdiff.experiments.side_by_side import durations
 from berdiff.memory import keep_freed_memory
 from berdiff.methods.berdiff import BerDiff
 from berdiff.networks.build import make_network

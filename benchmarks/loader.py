@@ -8,11 +8,11 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.side_by_side import durations
 from berdiff.data.dataset import SliceDataset, training_loader
 from berdiff.data.prepare import prepare
 from berdiff.data.sources import lidc_readers
 from berdiff.data.store import Store
+from berdiff.experiments.side_by_side import durations
 from berdiff.networks.build import make_network
 
 BATCH, CROP = 32, 64

@@ -10,13 +10,14 @@ from pathlib import Path
 
 import torch
 
-from benchmarks import core, loader, metrics, training
+from benchmarks import core, loader, metrics, sampling, training
 from berdiff.files import write_text
 
 BENCHMARKS: dict[str, tuple[Callable[[], dict[str, float]], ...]] = {
     "core": (core.training_step, core.sampling),
     "loader": (loader.loader_vs_training, loader.preparing),
     "metrics": (metrics.metrics_vs_loops,),
+    "sampling": (sampling.sample16_vs_paper_pass, sampling.sample16_vs_small_unet),
     "training": (training.train_efficiency, training.allocator),
 }
 RESULTS = Path(__file__).with_name("results.json")

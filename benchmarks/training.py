@@ -11,9 +11,9 @@ import h5py
 import numpy as np
 import torch
 
-from benchmarks.side_by_side import durations
 from berdiff.data.prepare import prepare
 from berdiff.experiments.recipes import lidc_cpu, lidc_cpu_paper
+from berdiff.experiments.side_by_side import durations
 from berdiff.memory import keep_freed_memory
 from berdiff.training.batches import Batch
 from berdiff.training.config import TrainConfig

@@ -1,0 +1,56 @@
+"""16 masks of one image in 10 steps, everything included: the network that reads the image once, against the paper's
+way. Goals: at most one pass of the paper's 85.6 M U-Net at 128x128 (16 masks of it are 160 passes), and a tenth of the
+paper-faithful `small`."""
+
+from collections.abc import Callable
+
+import torch
+
+from berdiff.diffusion.sampling import Sampler
+from berdiff.diffusion.schedule import linear
+from berdiff.experiments.side_by_side import durations
+from berdiff.memory import keep_freed_memory
+from berdiff.methods.berdiff import BerDiff
+from berdiff.networks.build import make_network
+
+SAMPLES, STEPS = 16, 10
+
+
+def sample16_vs_paper_pass() -> dict[str, float]:
+    """Against a single pass of the paper's network: one mask, one step."""
+    keep_freed_memory()
+    one_pass, job = _one_pass("paper-128", 128), _job("fast", 128)
+    paper, ours = durations(one_pass, job, repeats=5)
+    return {"sample16_seconds": ours, "paper_pass_seconds": paper, "sample16_vs_paper_pass": ours / paper}
+
+
+def sample16_vs_small_unet() -> dict[str, float]:
+    """Against the same job by the paper's architecture, as narrow as two cores can train it."""
+    keep_freed_memory()
+    out = {}
+    for size, name in ((128, "sample16_vs_small_unet"), (64, "sample16_vs_small_unet_64")):
+        small, ours = durations(_job("small", size), _job("fast", size))
+        out[name] = ours / small
+    return out
+
+
+def _prepared(preset: str) -> BerDiff:
+    """As `methods.folder.load` makes it."""
+    return BerDiff(make_network(preset), linear(), target="mask").to(memory_format=torch.channels_last).eval()
+
+
+def _job(preset: str, size: int) -> Callable[[], object]:
+    model = _prepared(preset)
+    image, generator = torch.rand(1, 1, size, size), torch.Generator().manual_seed(0)
+    return lambda: model.sample(image, SAMPLES, generator, Sampler(steps=STEPS))
+
+
+def _one_pass(preset: str, size: int) -> Callable[[], object]:
+    network = _prepared(preset).network
+    image, y_t = torch.rand(1, 1, size, size), torch.randint(2, (1, 1, 1, size, size)).float()
+
+    @torch.no_grad()
+    def run() -> None:
+        network.denoise(y_t, torch.tensor([[500]]), network.encode(image))
+
+    return run

@@ -1,0 +1,26 @@
+"""Durations measured side by side: the runs alternate, so that a busy moment of the machine hits all of them."""
+
+import gc
+import time
+from collections.abc import Callable
+from statistics import median
+
+
+def durations(
+    *runs: Callable[[], object],
+    repeats: int = 3,
+    warmup: int = 1,
+    advance: Callable[[int, int], None] = lambda done, total: None,
+) -> list[float]:
+    """The median seconds of each run, taken in turns after `warmup` rounds that do not count."""
+    seconds: list[list[float]] = [[] for _ in runs]
+    rounds = warmup + repeats
+    for round_ in range(rounds):
+        for place, (run, times) in enumerate(zip(runs, seconds, strict=True), 1):
+            gc.collect()
+            start = time.perf_counter()
+            run()
+            if round_ >= warmup:
+                times.append(time.perf_counter() - start)
+            advance(round_ * len(runs) + place, rounds * len(runs))
+    return [median(times) for times in seconds]
