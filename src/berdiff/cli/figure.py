@@ -1,4 +1,4 @@
-"""`berdiff figure NAME`: the figures of the paper."""
+"""`berdiff figure NAME`: the figures of the paper, and what sampling costs."""
 
 from pathlib import Path
 
@@ -29,7 +29,43 @@ def toy(out: Path = Path("out/toy"), seeds: int = 5) -> None:
     print(f"\nfigure: {out / 'toy.png'}")
 
 
+def cost(
+    out: Path = Path("out/cost"),
+    model: str = "lidc-readers",
+    samples: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64),
+    steps: tuple[int, ...] = (2, 5, 10, 20, 50),
+    size: tuple[int, int] | None = None,
+    paper_pass: bool = True,
+    repeats: int = 3,
+) -> None:
+    """The cost of sampling over masks and over steps, in one run. Run nothing else meanwhile.
+
+    Args:
+        out: the folder for cost.png and cost.csv.
+        model: the name of bundled weights, a model folder or the folder of a run.
+        samples: masks of one image, each in 10 steps.
+        steps: of 16 masks.
+        size: H W of the image; default: what the model was trained at.
+        paper_pass: measure one pass of the paper's 85.6 M network at the same size too, and draw it as a line.
+        repeats: of which the median counts.
+    """
+    from berdiff.cli.progress import progress
+    from berdiff.experiments.cost import SAMPLES, STEPS, measure, write_cost
+    from berdiff.inference.model import load
+
+    keep_freed_memory()
+    with progress("measuring") as update:
+        measured = measure(load(model, size=size), samples, steps, paper_pass, repeats, update)
+    write_cost(measured, out)
+    seconds, one_pass = measured.at(SAMPLES, STEPS), measured.paper_pass
+    beside = "" if one_pass is None else f", {seconds / one_pass:.2f} passes of the paper's network"
+    print(f"{SAMPLES} masks in {STEPS} steps: {seconds:.3g} s{beside}\nfigure: {out / 'cost.png'}")
+
+
 def command(argv: list[str]) -> None:
     tyro.extras.subcommand_cli_from_dict(
-        {"toy": toy}, prog="berdiff figure", description="Draw a figure of the paper.", args=argv
+        {"toy": toy, "cost": cost},
+        prog="berdiff figure",
+        description="Draw a figure of the paper, or of what sampling costs.",
+        args=argv,
     )
