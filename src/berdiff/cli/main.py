@@ -18,7 +18,8 @@ COMMANDS = {
     "segment": "segment images and volumes: masks, saliency, measurements",
     "compare": "paired differences between evaluations",
     "demo": "segment held-out cases with the bundled weights, and look at them",
-    "figure": "draw a figure of the paper",
+    "export": "write a model as ONNX, for programs without PyTorch",
+    "figure": "draw a figure of the paper, or of what sampling costs",
 }
 
 
