@@ -17,6 +17,7 @@ COMMANDS = {
     "evaluate": "score a model on a split: GED, HM-IoU, Dice, calibration",
     "segment": "segment images and volumes: masks, saliency, measurements",
     "compare": "paired differences between evaluations",
+    "search": "find the sampler that suits a trained model, on the validation split",
     "demo": "segment held-out cases with the bundled weights, and look at them",
     "export": "write a model as ONNX, for programs without PyTorch",
     "figure": "draw a figure of the paper, or of what sampling costs",
