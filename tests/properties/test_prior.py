@@ -144,7 +144,7 @@ def _ratios(case: Case, y_t: torch.Tensor, t: int) -> torch.Tensor:
 def test_every_target_says_the_same_estimate_in_its_own_words() -> None:
     case, _, y_t, t = mixed_batch(torch.float64)
     estimate = torch.randn(y_t.shape, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
-    words = {
+    words: dict[losses.Target, torch.Tensor] = {
         "mask": estimate,
         "noise": torch.where(y_t > 0, -estimate, estimate),
         "prior": estimate - bernoulli.evidence(case.schedule, y_t, t),
