@@ -91,11 +91,11 @@ def test_the_soft_rule_never_converges_and_the_exact_ones_do(table: dict[tuple[s
 
 def test_a_power_schedule_wants_its_last_step_sampled() -> None:
     """The last of 50 uniform steps is at alpha_bar = 0.95 there (linear: 0.996), so a threshold costs more."""
-    _, marginal, ddim, *_ = exact.SAMPLERS
-    table = exact.distances("power2.5", [50])
-    for label in (marginal, ddim):
-        assert table[label, "sample"][0] < 0.03
-        assert table[label, "threshold"][0] > 2.5 * table[label, "sample"][0]
+    samplers = [replace(exact.SAMPLERS[label], steps=50) for label in ("DDPM, exact marginal", "DDIM, sigma = max")]
+    for laws in exact.sampler_laws(get_schedule("power2.5", 1000), samplers, exact.truth()):
+        sampled, thresholded = (exact.total_variation(laws[last], exact.truth()) for last in ("sample", "threshold"))
+        assert sampled < 0.03
+        assert thresholded > 2.5 * sampled
 
 
 @pytest.mark.slow
