@@ -70,6 +70,44 @@ def test_random_readers_are_the_cases_own_and_even(store):
     assert np.abs(counts[:3] - 1000).max() < 129
 
 
+@pytest.mark.parametrize("augment", [False, True])
+def test_repeated_readers_fill_the_count_and_none_is_padding(store, augment):
+    """Cases of 1 to 4 readers, one row a reader; an empty mask would be padding."""
+    dataset = SliceDataset(store, "train", raters="repeat", augment=augment, shift=2)
+    for item in range(len(dataset)):
+        own = int(store.cases.raters[dataset.indices[item]])
+        for epoch in range(5):
+            found = dataset[(epoch, item)]
+            assert found["masks"].shape == (4, 1, 32, 32)
+            assert found["raters"] == 4  # all of them are readers'
+            assert bool(found["masks"].flatten(1).any(1).all())
+            assert len(found["masks"].flatten(1).unique(dim=0)) == own  # and each of the case's own is there
+    assert {int(n) for n in store.cases.raters} == {1, 2, 3, 4}
+
+
+@pytest.mark.parametrize("case", range(4))
+def test_repeated_readers_are_even_over_the_epochs(store, case: int):
+    """600 draws; the one that is there once more than the others is drawn evenly: 6 sigma."""
+    dataset, own = SliceDataset(store, "train", raters="repeat"), int(store.cases.raters[case])
+    counts = np.zeros(4)
+    for first in range(0, 600, 200):
+        for item in dataset.__getitems__([(epoch, case) for epoch in range(first, first + 200)]):
+            mine = np.array([reader_of(mask[None]) for mask in item["masks"]])
+            each = np.bincount(mine, minlength=4)
+            assert each[:own].max() - each[:own].min() <= 1
+            counts += each
+    assert counts.sum() == 2400
+    assert np.all(counts[own:] == 0)
+    assert np.abs(counts[:own] - 2400 / own).max() <= 6 * (600 * (own - 1) / own**2) ** 0.5
+
+
+def test_all_readers_keep_the_padding_and_its_count(store):
+    """What an evaluation reads has not changed: padded, and `raters` says how many are real."""
+    for item in range(8):
+        found = SliceDataset(store, "train", raters="all")[item]
+        assert [bool(mask.any()) for mask in found["masks"]] == [r < found["raters"] for r in range(4)]
+
+
 def test_pure_in_seed_epoch_and_item(store):
     def dataset(seed):
         return SliceDataset(store, "train", augment=True, seed=seed)
@@ -167,6 +205,27 @@ def test_augmentation_moves_image_and_masks_together():
     assert {d for _, d, _ in seen} == {r for _, _, r in seen} == set(range(-4, 5))
 
 
+@pytest.mark.parametrize("shift", [0, 1, 6])
+def test_a_shift_is_at_most_as_far_as_asked(shift: int):
+    """The four middle pixels are the same after any turn and flip, so where they are is the shift alone."""
+    image, masks = np.zeros((1, 32, 32), np.float32), np.zeros((1, 1, 32, 32), np.uint8)
+    masks[..., 15:17, 15:17] = 1
+    seen = set()
+    for seed in range(400):
+        _, moved = augmented(image, masks, (16, 16), np.random.default_rng(seed), shift)
+        rows, columns = np.nonzero(moved[0, 0])
+        seen |= {int(2 * rows.mean()) - 15, int(2 * columns.mean()) - 15}
+    assert seen == set(range(-2 * shift, 2 * shift + 1, 2))
+
+
+def test_a_dataset_without_shift_keeps_the_centre(store):
+    still = SliceDataset(store, "train", raters="all", crop=16, augment=True, shift=0)
+    plain = SliceDataset(store, "train", raters="all", crop=16)
+    for epoch in range(10):
+        turned = [torch.from_numpy(m.copy()) for m in symmetries(plain[3]["masks"].numpy())]
+        assert any(torch.equal(still[(epoch, 3)]["masks"], m) for m in turned)
+
+
 def test_window_repeats_the_edge():
     array = np.arange(12).reshape(3, 4)
     np.testing.assert_array_equal(window(array, (3, 4), (1, -1)), [[4, 4, 5, 6], [8, 8, 9, 10], [8, 8, 9, 10]])
@@ -201,8 +260,9 @@ def test_memory_does_not_grow_with_the_data(store, tmp_path):
 def test_bad_arguments(store):
     for keywords, sentence in [
         ({"split": "val"}, "expected cases in the split val, found none"),
-        ({"split": "train", "raters": "some"}, "raters: expected random or all, found 'some'"),
+        ({"split": "train", "raters": "some"}, "raters: expected random, all or repeat, found 'some'"),
         ({"split": "train", "crop": 64}, "crop: expected 1 to 32, found 64"),
+        ({"split": "train", "shift": -1}, "shift: expected at least 0, found -1"),
         ({"split": "train", "crop": 0}, "crop: expected 1 to 32, found 0"),
     ]:
         with pytest.raises(InputError, match=sentence):

@@ -5,9 +5,9 @@ import torch
 from torch import nn
 
 from berdiff.diffusion.bernoulli import predict_y0, q_sample
-from berdiff.diffusion.losses import total_loss
+from berdiff.diffusion.losses import TARGETS, Target, total_loss
 from berdiff.diffusion.sampling import Sampler, sample_generators
-from berdiff.diffusion.schedule import linear
+from berdiff.diffusion.schedule import SCHEDULES, linear, make_schedule
 from berdiff.methods.berdiff import BerDiff
 from berdiff.methods.segmenter import Segmenter
 from berdiff.networks.build import make_network
@@ -82,9 +82,9 @@ def test_loss_is_algorithm_1_written_out(model: BerDiff):
 def test_every_reader_and_every_step_gets_its_turn(model: BerDiff):
     """4,000 draws: each of four readers 1,000 +- 6 sigma, each tenth of the steps 400 +- 6 sigma."""
     masks = torch.arange(4).reshape(1, 4, 1, 1, 1).expand(4000, 4, 1, 1, 1)
-    readers = model._pick_reader(masks, generator(1)).flatten().bincount(minlength=4)
+    readers = model._pick_readers(masks, generator(1)).flatten().bincount(minlength=4)
     assert ((readers - 1000).abs() < 6 * (4000 * 3 / 16) ** 0.5).all()
-    t = model._pick_time(torch.empty(4000, 1, 1, 1), generator(2)).flatten()
+    t = model._pick_times(torch.empty(4000, 1, 1, 1), generator(2)).flatten()
     assert t.min() >= 1
     assert t.max() <= 1000
     tenths = ((t - 1) // 100).bincount(minlength=10)
@@ -93,7 +93,7 @@ def test_every_reader_and_every_step_gets_its_turn(model: BerDiff):
 
 def test_stratified_steps_cover_all_noise_levels():
     model = BerDiff(TenLines(), linear(1000), time_sampling="stratified")
-    t = model._pick_time(torch.empty(10, 1, 1, 1), generator()).flatten()
+    t = model._pick_times(torch.empty(10, 1, 1, 1), generator()).flatten()
     assert ((t - 1) // 100).tolist() == list(range(10))
 
 
@@ -107,7 +107,7 @@ def test_an_images_loss_does_not_depend_on_its_batch(model: BerDiff):
     torch.testing.assert_close(together, torch.stack(alone).mean())
 
 
-@pytest.mark.parametrize("preset", ["tiny"])
+@pytest.mark.parametrize("preset", ["tiny", "fast-tiny"])
 def test_a_sample_is_the_same_whatever_batch_it_is_drawn_in(preset: str):
     torch.manual_seed(0)
     net = make_network(preset)
@@ -166,8 +166,10 @@ def test_callback_sees_every_step(model: BerDiff):
     assert [(step.index, step.total) for step in seen] == [(i, 4) for i in range(4)]
 
 
-def test_noise_and_mask_targets_mean_the_same_estimate():
-    """A network that knows the mask says so in either language, and both models then return it."""
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("target", TARGETS)
+def test_every_target_means_the_same_estimate(target: Target, schedule: str):
+    """A network that knows the mask says so in any language, and the model then returns it."""
     truth = (torch.rand(1, 1, 8, 8, generator=generator()) > 0.5).float()
 
     class Oracle(TenLines):
@@ -176,19 +178,19 @@ def test_noise_and_mask_targets_mean_the_same_estimate():
             self.target = target
 
         def denoise(self, y_t, t, features):
-            said = truth.expand_as(y_t) if self.target == "mask" else predict_y0(y_t, truth.expand_as(y_t))
+            said = predict_y0(y_t, truth.expand_as(y_t)) if self.target == "noise" else truth.expand_as(y_t)
             return (said - 0.5) * 40
 
-    for target in ("noise", "mask"):
-        model = BerDiff(Oracle(target), linear(100), target=target)
-        assert (model.sample(torch.rand(2, 1, 8, 8), 3, generator()) == truth).all()
+    model = BerDiff(Oracle(target), make_schedule(schedule, 100), target=target)
+    assert (model.sample(torch.rand(2, 1, 8, 8), 3, generator()) == truth).all()
 
 
 @pytest.mark.parametrize("fill", [0.0, 1.0])
 @pytest.mark.parametrize("posterior", ["soft", "marginal"])
-def test_gradients_are_finite_on_empty_and_full_masks(fill: float, posterior):
+@pytest.mark.parametrize(("target", "schedule"), [("noise", "linear"), ("prior", "power2.5")])
+def test_gradients_are_finite_on_empty_and_full_masks(fill: float, posterior, target: Target, schedule: str):
     torch.manual_seed(0)
-    model = BerDiff(TenLines(), linear(1000), posterior=posterior)
+    model = BerDiff(TenLines(), make_schedule(schedule, 10), target=target, posterior=posterior, masks_per_image=4)
     with torch.no_grad():
         model.network.conv.weight *= 1e3  # sigmoids that are 0 and 1 in float32
     for seed in range(20):
@@ -201,10 +203,11 @@ def test_gradients_are_finite_on_empty_and_full_masks(fill: float, posterior):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"target": "edges"}, "target: expected 'noise' or 'mask', found 'edges'"),
+        ({"target": "edges"}, "target: expected one of noise, mask, prior, found 'edges'"),
         ({"posterior": "hard"}, "posterior: expected 'soft' or 'marginal', found 'hard'"),
         ({"time_sampling": "late"}, "time_sampling: expected 'uniform' or 'stratified', found 'late'"),
         ({"lambda_kl": 0.0, "lambda_bce": 0.0}, "not both 0, found 0.0 and 0.0"),
+        ({"masks_per_image": 0}, "masks_per_image: expected at least 1, found 0"),
         ({"masks_per_pass": 0}, "masks_per_pass: expected at least 1, found 0"),
     ],
 )
@@ -221,6 +224,8 @@ def test_bad_tensors_are_named(model: BerDiff):
         model.loss(image, masks[:, 0], generator())
     with pytest.raises(ValueError, match=r"masks: expected .* found \(2, 4, 1, 8, 4\)"):
         model.loss(image, masks[..., :4], generator())
+    with pytest.raises(ValueError, match=r"masks: expected .* 1 target.* found \(2, 4, 2, 8, 8\)"):
+        model.loss(image, masks.repeat(1, 1, 2, 1, 1), generator())
     with pytest.raises(ValueError, match=r"masks: expected only the values 0 and 1, found values in \[0, 255\]"):
         model.loss(image, masks + 255 * (torch.arange(4) == 0).reshape(1, 4, 1, 1, 1), generator())
     with pytest.raises(ValueError, match="n: expected at least 1 sample, found 0"):

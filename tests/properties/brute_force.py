@@ -13,7 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from berdiff.diffusion.schedule import NoiseSchedule, make_schedule
+from berdiff.diffusion.schedule import SCHEDULES, NoiseSchedule, make_schedule
 
 # The chance that one statistical check fails although the code is right. Seeds are fixed, so a check that passes once
 # passes always; the budget says how surprised to be when a change of the seed or of torch turns one red.
@@ -48,15 +48,22 @@ class Case(NamedTuple):
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
     T = draw(st.sampled_from(LENGTHS))
-    t = draw(st.one_of(st.integers(1, T), st.integers(1, 8)))  # digits are lost near 0
+    t = draw(
+        st.one_of(st.integers(1, T), st.integers(1, 8), st.just(T))
+    )  # digits are lost near 0; alpha_bar_T may be 0
     s = draw(st.one_of(st.integers(0, t - 1), st.just(t - 1), st.just(0)))
-    name = draw(st.sampled_from(["linear", "cosine"]))
+    name = draw(st.sampled_from(sorted(SCHEDULES)))
     return Case(get_schedule(name, T), t, s, draw(st.sampled_from([torch.float32, torch.float64])))
 
 
 def early(t: int, s: int, dtype: torch.dtype = torch.float32) -> Case:
     """A step where a and b are almost 1: there float32 has lost the digits of 1 - a, if it ever subtracts."""
     return Case(get_schedule("cosine", 1000), t, s, dtype)
+
+
+def forgotten(s: int, name: str = "power2.5", dtype: torch.dtype = torch.float32) -> Case:
+    """A step from T where alpha_bar_T is exactly 0, so that a is 0 too: nothing may divide by it or take its log."""
+    return Case(get_schedule(name, 1000), 1000, s, dtype)
 
 
 probabilities = st.floats(0, 1)

@@ -7,7 +7,7 @@ import torch
 from hypothesis import example, given
 
 from berdiff.diffusion import bernoulli
-from berdiff.diffusion.schedule import linear
+from berdiff.diffusion.schedule import SCHEDULES, linear
 from properties.brute_force import (
     LENGTHS,
     Case,
@@ -17,6 +17,7 @@ from properties.brute_force import (
     cases,
     chain,
     early,
+    forgotten,
     get_schedule,
     maths,
     probabilities,
@@ -40,7 +41,7 @@ def test_marginal_is_the_matrix_chain(case: Case) -> None:
         assert float(one) == pytest.approx(chain(case.schedule, case.t - 1, case.t)[y0, 1], abs=case.tolerance)
 
 
-@pytest.mark.parametrize("name", ["linear", "cosine"])
+@pytest.mark.parametrize("name", SCHEDULES)
 @pytest.mark.parametrize("T", LENGTHS)
 def test_both_states_tend_to_a_fair_coin(name: str, T: int) -> None:
     # the released kernel fails here: its background never flips
@@ -64,7 +65,7 @@ def test_xor_is_xor(y: int, eps: int, dtype: torch.dtype) -> None:
     assert float(result) == y ^ eps
 
 
-@pytest.mark.parametrize("name", ["linear", "cosine"])
+@pytest.mark.parametrize("name", SCHEDULES)
 @pytest.mark.parametrize("t", [1, 37, 500, 1000])
 def test_q_sample_draws_the_marginal(name: str, t: int) -> None:
     schedule = get_schedule(name, 1000)
@@ -99,6 +100,8 @@ def test_q_sample_flips_pixels_independently() -> None:
 
 @given(cases())
 @example(early(5, 4))
+@example(forgotten(0))
+@example(forgotten(999, "power4"))
 @maths
 def test_posterior_is_bayes(case: Case) -> None:
     for y_t, y0 in PAIRS:
@@ -109,6 +112,7 @@ def test_posterior_is_bayes(case: Case) -> None:
 
 
 @given(cases(), bits, probabilities)
+@example(forgotten(999), 1.0, 0.3)
 @maths
 def test_marginal_posterior_is_the_sum_over_both_masks(case: Case, y_t: float, p: float) -> None:
     expected = p * bayes(case.schedule, int(y_t), 1, case.t, case.s)
@@ -118,6 +122,7 @@ def test_marginal_posterior_is_the_sum_over_both_masks(case: Case, y_t: float, p
 
 
 @given(cases(), bits, probabilities)
+@example(forgotten(999), 1.0, 0.3)
 @maths
 def test_soft_posterior_is_the_papers_norm(case: Case, y_t: float, p: float) -> None:
     """Eq. 4 with two explicit channels and a soft y0, from the product of the alphas."""
@@ -174,6 +179,7 @@ def test_family_is_algorithm_2(case: Case, y_t: float, y0: float, fraction: floa
 
 
 @given(cases(), bits, probabilities)
+@example(forgotten(500), 1.0, 0.5)
 @maths
 def test_family_keeps_the_marginal_for_every_sigma(case: Case, y0: float, fraction: float) -> None:
     sigma = fraction * bernoulli.sigma_max(case.schedule, case.t, case.s, case.tensor([0.0]))
@@ -232,13 +238,15 @@ def test_the_last_step_with_a_known_mask_is_that_mask(case: Case, y_t: float, y0
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("posterior", ["soft", "marginal"])
-def test_half_precision_stays_finite(dtype: torch.dtype, posterior: bernoulli.Posterior) -> None:
+@pytest.mark.parametrize("name", ["linear", "power2.5"])
+def test_half_precision_stays_finite(name: str, dtype: torch.dtype, posterior: bernoulli.Posterior) -> None:
     # a and b round to 1 there, and a formula that then subtracts is 0 / 0
-    for t, s in ((1, 0), (5, 0), (5, 4), (900, 1)):
+    schedule = get_schedule(name, 1000)
+    for t, s in ((1, 0), (5, 0), (5, 4), (900, 1), (1000, 999)):
         for y_t, y0 in PAIRS:
             y, mask = torch.tensor([y_t], dtype=dtype), torch.tensor([y0], dtype=dtype)
-            found = bernoulli.reverse_mean(linear(1000), y, mask, t, s, posterior)
-            assert float(found) == pytest.approx(bayes(linear(1000), y_t, y0, t, s), abs=0.02)
+            found = bernoulli.reverse_mean(schedule, y, mask, t, s, posterior)
+            assert float(found) == pytest.approx(bayes(schedule, y_t, y0, t, s), abs=0.02)
 
 
 # --- drawing and refusing --------------------------------------------------------------------------------------------

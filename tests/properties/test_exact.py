@@ -33,8 +33,9 @@ def test_the_truth_is_hard_enough() -> None:
 
 
 @pytest.mark.parametrize("t", [1, 300, 1000])
-def test_the_estimate_is_bayes_rule_over_all_states(t: int) -> None:
-    schedule, law = get_schedule("linear", 1000), exact.truth().numpy()
+@pytest.mark.parametrize("name", ["linear", "power2.5"])
+def test_the_estimate_is_bayes_rule_over_all_states(name: str, t: int) -> None:
+    schedule, law = get_schedule(name, 1000), exact.truth().numpy()
     found = exact.expected_mask(schedule, exact.truth(), t).numpy()
     flips = chain(schedule, 0, t)
     states = exact.STATES.numpy().astype(int)
@@ -88,6 +89,15 @@ def test_the_soft_rule_never_converges_and_the_exact_ones_do(table: dict[tuple[s
         assert table[shared, "sample"][0] < table[label, "sample"][0], "a shared latent does not"
 
 
+def test_a_power_schedule_wants_its_last_step_sampled() -> None:
+    """The last of 50 uniform steps is at alpha_bar = 0.95 there (linear: 0.996), so a threshold costs more."""
+    samplers = [replace(exact.SAMPLERS[label], steps=50) for label in ("DDPM, exact marginal", "DDIM, sigma = max")]
+    for laws in exact.sampler_laws(get_schedule("power2.5", 1000), samplers, exact.truth()):
+        sampled, thresholded = (exact.total_variation(laws[last], exact.truth()) for last in ("sample", "threshold"))
+        assert sampled < 0.03
+        assert thresholded > 2.5 * sampled
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["linear", "cosine"])
 def test_a_thousand_steps(name: str) -> None:
@@ -112,8 +122,10 @@ def test_the_table_is_markdown() -> None:
     assert {line.count("|") for line in lines} == {6}
 
 
-@pytest.mark.parametrize("label", exact.SAMPLERS)
-@pytest.mark.parametrize("name", ["linear", "cosine"])
+@pytest.mark.parametrize(
+    ("name", "label"),
+    [*itertools.product(("linear", "cosine"), exact.SAMPLERS), ("power2.5", "DDIM, sigma = max")],
+)
 def test_sample_draws_from_the_exact_law(name: str, label: str) -> None:
     """`sample` itself, 60,000 masks an image, by chi-square on the 512 states."""
     schedule, law, n = get_schedule(name, 1000), exact.truth(), 60_000

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from berdiff.diffusion import gaussian
-from berdiff.diffusion.schedule import NoiseSchedule, linear
-from properties.brute_force import TEST_FAILURE_RATE, Case, cases, early, get_schedule, maths, probabilities
+from berdiff.diffusion.schedule import SCHEDULES, NoiseSchedule, linear
+from properties.brute_force import TEST_FAILURE_RATE, Case, cases, early, forgotten, get_schedule, maths, probabilities
 
 values = st.floats(-3, 3)
 
@@ -38,6 +38,7 @@ def rounding(case: Case) -> float:
 
 @given(cases(), values, values)
 @example(early(2, 1), 1.3, -1.0)
+@example(forgotten(999), 1.3, -1.0)
 @maths
 def test_posterior_is_gaussian_conditioning(case: Case, y_t: float, y0: float) -> None:
     mean, variance = gaussian.posterior(case.schedule, case.tensor([y_t]), case.tensor([y0]), case.t, case.s)
@@ -96,7 +97,7 @@ def test_ddim_keeps_the_marginal_for_every_eta(case: Case, y0: float, eta: float
     assert slope**2 * variance_t + float(variance) == pytest.approx(variance_s, abs=1e-9)
 
 
-@pytest.mark.parametrize("name", ["linear", "cosine"])
+@pytest.mark.parametrize("name", SCHEDULES)
 @pytest.mark.parametrize("t", [1, 200, 1000])
 def test_q_sample_draws_the_chain(name: str, t: int) -> None:
     schedule, n = get_schedule(name, 1000), 100_000
@@ -110,18 +111,27 @@ def test_q_sample_draws_the_chain(name: str, t: int) -> None:
 
 
 @given(cases(), st.floats(-1, 1), values)
+@example(forgotten(0), 1.0, 0.4)
 @maths
 def test_predict_y0_undoes_the_noise(case: Case, y0: float, eps: float) -> None:
     mean, variance, gain = forward(case.schedule, y0, 0.0, 0, case.t)
     y_t = torch.tensor([mean + variance**0.5 * eps], dtype=torch.float64)
     found = gaussian.predict_y0(case.schedule, y_t, torch.tensor([eps], dtype=torch.float64), case.t)
-    # what is left of the mask is `gain`; at T = 10 that is 1e-8, so the digits of y0 are gone
-    assert float(found) == pytest.approx(y0, abs=1e-12 + 1e-14 / gain)
+    # what is left of the mask is `gain`; at T = 10 that is 1e-8, so the digits of y0 are gone, and at 0 all of it is
+    assert float(found) == (pytest.approx(y0, abs=1e-12 + 1e-14 / gain) if gain else 0)
 
 
 def test_the_estimate_is_clipped_to_where_masks_live() -> None:
     found = gaussian.predict_y0(linear(1000), torch.tensor([30.0, -30.0]), torch.zeros(2), 900)
     assert found.tolist() == [1.0, -1.0]
+
+
+def test_pure_noise_says_nothing_of_the_mask() -> None:
+    """Whatever the network takes for the noise, and in a batch whose other masks are still there."""
+    y_t, eps_hat = torch.tensor([[0.7, -2.0, 0.0]] * 2), torch.tensor([[0.7, 1.0, -1.0]] * 2)
+    found = gaussian.predict_y0(get_schedule("power2.5", 1000), y_t, eps_hat, torch.tensor([1000, 1]))
+    assert found[0].tolist() == [0, 0, 0]
+    assert bool((found[1] != 0).all())
 
 
 def test_masks_and_signals() -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from berdiff.diffusion import bernoulli, gaussian, sampling
 from berdiff.diffusion.sampling import Sampler, Step, time_grid
+from berdiff.diffusion.schedule import SCHEDULES
 from properties.brute_force import (
     Case,
     assert_proportion,
@@ -17,6 +18,7 @@ from properties.brute_force import (
     cases,
     chain,
     early,
+    forgotten,
     get_schedule,
     maths,
     probabilities,
@@ -89,7 +91,7 @@ def test_a_sampler_that_is_none_is_refused(bad: dict) -> None:
 @pytest.mark.parametrize("steps", [2, 10, 100, 1000])
 @pytest.mark.parametrize("last_step", ["threshold", "sample"])
 @pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("name", ["linear", "cosine"])
+@pytest.mark.parametrize("name", ["linear", "cosine", "power4"])
 def test_an_oracle_is_recovered_and_the_way_there_is_right(name: str, rule: str, last_step: str, steps: int) -> None:
     """The end alone proves little, as the last step copies the oracle: each y_s on the way keeps q(y_s | y0) too.
 
@@ -114,7 +116,7 @@ def test_an_oracle_is_recovered_and_the_way_there_is_right(name: str, rule: str,
 
 @pytest.mark.parametrize("steps", [2, 10, 100, 1000])
 @pytest.mark.parametrize("sampler", [Sampler(rule="ddpm"), Sampler(sigma=0.0), Sampler(sigma=1.0)], ids=str)
-@pytest.mark.parametrize("name", ["linear", "cosine"])
+@pytest.mark.parametrize("name", SCHEDULES)
 def test_an_oracle_is_recovered_from_gaussian_noise(name: str, sampler: Sampler, steps: int) -> None:
     schedule, generator = get_schedule(name, 1000), torch.Generator().manual_seed(steps)
     mask = random_mask(1, 1, 1, 16, 16)
@@ -134,6 +136,7 @@ def test_an_oracle_is_recovered_from_gaussian_noise(name: str, sampler: Sampler,
 
 @given(cases(), bits, probabilities, probabilities)
 @example(early(5, 4), 1.0, 0.0, 1.0)
+@example(forgotten(999, "power4"), 1.0, 0.3, 0.5)
 @maths
 def test_step_prob_is_the_rule_it_names(case: Case, y_t: float, p: float, sigma: float) -> None:
     y, y0_hat = case.tensor([y_t]), case.tensor([p])

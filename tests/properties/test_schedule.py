@@ -1,5 +1,6 @@
 """The schedules themselves, and what they refuse."""
 
+import itertools
 import math
 
 import pytest
@@ -7,11 +8,11 @@ import torch
 from hypothesis import example, given
 
 from berdiff.diffusion import schedule as schedules
-from berdiff.diffusion.schedule import NoiseSchedule
-from properties.brute_force import LENGTHS, Case, cases, early, get_schedule, maths
+from berdiff.diffusion.schedule import SCHEDULES, NoiseSchedule
+from properties.brute_force import LENGTHS, Case, cases, early, forgotten, get_schedule, maths
 
 
-@pytest.mark.parametrize("name", ["linear", "cosine"])
+@pytest.mark.parametrize("name", SCHEDULES)
 @pytest.mark.parametrize("T", [1, 2, *LENGTHS])
 def test_alpha_bar_is_the_product_of_the_alphas_and_starts_at_one(name: str, T: int) -> None:
     schedule = get_schedule(name, T)
@@ -22,7 +23,7 @@ def test_alpha_bar_is_the_product_of_the_alphas_and_starts_at_one(name: str, T: 
     for t in range(1, T + 1):
         product *= 1 - float(schedule.beta[t])
         assert math.isclose(float(schedule.alpha_bar[t]), product, rel_tol=1e-9)
-        assert 0 < schedule.beta[t] < 1
+        assert 0 < schedule.beta[t] < 1 or (t == T and name.startswith("power") and schedule.beta[t] == 1)
 
 
 def test_linear_is_the_papers_and_scales() -> None:
@@ -42,7 +43,43 @@ def test_cosine_follows_its_formula_until_the_clip() -> None:
         assert math.isclose(float(alpha_bar[t]), f(t) / f(0), rel_tol=1e-9)
 
 
-@pytest.mark.parametrize("name", ["linear", "cosine"])
+@pytest.mark.parametrize(("name", "exponent"), [("power1.5", 1.5), ("power2.5", 2.5), ("power4", 4.0)])
+@pytest.mark.parametrize("T", [1, 7, *LENGTHS])
+def test_power_follows_its_formula_and_ends_in_pure_noise(name: str, exponent: float, T: int) -> None:
+    schedule = get_schedule(name, T)
+    assert schedule.name == name
+    assert schedule.alpha_bar[-1] == 0
+    for t in range(T):
+        assert math.isclose(float(schedule.alpha_bar[t]), ((T - t) / T) ** exponent, rel_tol=1e-9)
+
+
+def test_power_is_noisy_soon_and_more_so_with_its_exponent() -> None:
+    linear, *power = (get_schedule(name, 1000).alpha_bar[1:-1] for name in ("linear", "power1.5", "power2.5", "power4"))
+    assert all(bool((more < less).all()) for less, more in itertools.pairwise(power))
+    assert all(bool((alpha_bar < linear)[:150].all()) for alpha_bar in power)
+
+
+@pytest.mark.parametrize(("name", "share"), [("linear", 0.41), ("cosine", 0.44), ("power2.5", 0.60)])
+def test_the_share_of_steps_between_mask_and_noise_is_as_said(name: str, share: float) -> None:
+    alpha_bar = get_schedule(name, 1000).alpha_bar[1:]
+    assert float(((alpha_bar > 0.01) & (alpha_bar < 0.5)).double().mean()) == pytest.approx(share, abs=0.005)
+
+
+@pytest.mark.parametrize("exponent", [0.0, -1.0, float("nan"), float("inf"), 400.0])
+def test_an_exponent_that_makes_no_schedule_is_refused(exponent: float) -> None:
+    with pytest.raises(ValueError, match=r"alpha_bar: expected .*strictly decrease"):
+        schedules.power(1000, exponent)
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_a_schedule_is_made_again_from_its_name(name: str) -> None:
+    """What a model folder keeps of it is the name and T."""
+    made = schedules.make_schedule(name, 50)
+    assert made.name == name
+    assert torch.equal(schedules.make_schedule(made.name, made.T).alpha_bar, made.alpha_bar)
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
 @pytest.mark.parametrize("T", LENGTHS)
 def test_nothing_of_the_mask_is_left_at_T(name: str, T: int) -> None:
     assert get_schedule(name, T).alpha_bar[-1] < 1e-4
@@ -50,6 +87,7 @@ def test_nothing_of_the_mask_is_left_at_T(name: str, T: int) -> None:
 
 @given(cases())
 @example(early(2, 1))
+@example(forgotten(999))
 @maths
 def test_pair_is_the_respaced_step(case: Case) -> None:
     like = torch.zeros(3, 4, 5, dtype=case.dtype)
@@ -70,14 +108,14 @@ def test_a_time_for_each_mask_broadcasts_from_the_left() -> None:
 
 
 @pytest.mark.parametrize("T", [0, -3, 2.5, True, "10"])
-@pytest.mark.parametrize("make", [schedules.linear, schedules.cosine])
+@pytest.mark.parametrize("make", SCHEDULES.values(), ids=SCHEDULES)
 def test_a_length_that_is_no_length_is_refused(make: object, T: object) -> None:
     with pytest.raises(ValueError, match=r"^T: expected .* found "):
         make(T)  # type: ignore[operator]
 
 
 def test_an_unknown_schedule_is_refused() -> None:
-    with pytest.raises(ValueError, match="schedule: expected one of linear, cosine, found 'sigmoid'"):
+    with pytest.raises(ValueError, match=r"schedule: expected one of linear, cosine, power1\.5, .*, found 'sigmoid'"):
         schedules.make_schedule("sigmoid", 10)
 
 

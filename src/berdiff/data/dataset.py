@@ -48,6 +48,8 @@ class SliceDataset(Dataset):
             raise InputError(f"raters: expected random, all or repeat, found {raters!r}")
         if crop is not None and not 0 < crop <= min(store.size):
             raise InputError(f"crop: expected 1 to {min(store.size)}, found {crop}")
+        if shift < 0:
+            raise InputError(f"shift: expected at least 0, found {shift}")
         self.indices = store.indices(split)
         if not len(self.indices):
             raise InputError(f"{store.address}: expected cases in the split {split}, found none")
@@ -83,6 +85,7 @@ class SliceDataset(Dataset):
             masks, raters = masks[reader : reader + 1], 1
         elif self.raters == "repeat" and raters < len(masks):
             masks = masks[(int(rng.integers(raters)) + np.arange(len(masks))) % raters]
+            raters = len(masks)
         if self.augment:
             image, masks = augmented(image, masks, self.size, rng, self.shift)
         else:

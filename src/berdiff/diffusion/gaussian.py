@@ -33,10 +33,13 @@ def q_sample(schedule: NoiseSchedule, y0: Tensor, t: Time, generator: Generators
 
 
 def predict_y0(schedule: NoiseSchedule, y_t: Tensor, eps_hat: Tensor, t: Time) -> Tensor:
-    """The estimated signal from the estimated noise, clipped to where signals live."""
+    """The estimated signal from the estimated noise, clipped to where signals live.
+
+    Where alpha_bar_t = 0 all of y_t is noise and tells nothing of the signal: 0, the middle.
+    """
     alpha_bar_t = schedule.at(t, y_t)
     signal, noise = cast(y_t, alpha_bar_t.sqrt(), (1 - alpha_bar_t).sqrt())
-    return ((y_t - noise * eps_hat) / signal).clamp(-1, 1)
+    return torch.where(signal > 0, (y_t - noise * eps_hat) / signal, 0).clamp(-1, 1)
 
 
 def posterior(schedule: NoiseSchedule, y_t: Tensor, y0: Tensor, t: Time, s: Time) -> tuple[Tensor, Tensor]:

@@ -119,10 +119,11 @@ def cosine(T: int = 1000) -> NoiseSchedule:
 
 
 def power(T: int = 1000, exponent: float = 2.5) -> NoiseSchedule:
-    """alpha_bar_t = (1 - t / T)^exponent: noisier than both for most of the way, and pure noise at T.
+    """alpha_bar_t = (1 - t / T)^exponent: noisy soon, pure noise at T alone, and most steps in between.
 
     The pixels of a mask are redundant: a nodule of n pixels still shows where alpha_bar ~ 1 / sqrt(n), so the steps
-    that decide what it looks like are those at which a single pixel says almost nothing.
+    that decide what it looks like are those at which a single pixel says almost nothing. At exponent 2.5, 60 % of the
+    steps have alpha_bar in 0.01..0.5; of the linear schedule's and of the cosine's 41 % and 44 %.
     """
     _check_length(T)
     alpha_bar = (1 - torch.arange(T + 1, dtype=torch.float64) / T) ** exponent

@@ -69,9 +69,10 @@ class BerDiff(nn.Module):
         each of the N = `masks_per_image` masks that share the encoding of an image. With N a multiple of R every reader
         counts the same.
 
-        With B generators, one an image, an image's draws do not depend on the batch it is in.
+        With B generators, one an image, an image's draws do not depend on the batch it is in (stratified steps: on its
+        place there alone).
         """
-        _check_shapes(image, masks)
+        _check_shapes(image, masks, self.network.targets)
         if masks.device.type == "cpu":  # on an accelerator, looking would stall the queue
             check_mask(masks)
         y0 = self._pick_readers(masks, generator).to(image.dtype)
@@ -180,12 +181,12 @@ def _fillers(count: int, image: Tensor) -> list[torch.Generator]:
     return [torch.Generator(image.device) for _ in range(count)]
 
 
-def _check_shapes(image: Tensor, masks: Tensor) -> None:
+def _check_shapes(image: Tensor, masks: Tensor, targets: int) -> None:
     if image.ndim != 4:
         raise ValueError(f"image: expected (B, C, H, W), found {tuple(image.shape)}")
     fits = masks.ndim == 5 and masks.shape[0] == image.shape[0] and masks.shape[-2:] == image.shape[-2:]
-    if not fits or not masks.shape[1]:
+    if not fits or not masks.shape[1] or masks.shape[2] != targets:
         raise ValueError(
-            f"masks: expected (B, R, K, H, W) with at least one reader for images of shape {tuple(image.shape)}, "
-            f"found {tuple(masks.shape)}"
+            f"masks: expected (B, R, K, H, W) with at least one reader and {targets} target(s) for images of shape "
+            f"{tuple(image.shape)}, found {tuple(masks.shape)}"
         )

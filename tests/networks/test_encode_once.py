@@ -1,0 +1,223 @@
+"""The network that reads the image once: shapes, no leak between masks, gradients, size, and what it refuses."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from berdiff.diffusion.sampling import Sampler, sample_generators
+from berdiff.diffusion.schedule import power
+from berdiff.errors import InputError
+from berdiff.methods import folder
+from berdiff.methods.berdiff import BerDiff
+from berdiff.networks import build, paper
+from berdiff.networks.denoiser import Denoiser
+from berdiff.networks.encode_once import PRESETS, EncodeOnce
+
+CLOSE = {"rtol": 1e-4, "atol": 1e-5}
+
+
+def awake(channels: int = 1, targets: int = 1, preset: str = "fast-tiny") -> EncodeOnce:
+    """Residual branches begin as zeros; here every one of them has something to say."""
+    torch.manual_seed(0)
+    net = EncodeOnce(preset, channels, targets)
+    for p in net.parameters():
+        if not p.any():
+            torch.nn.init.normal_(p, std=0.1)
+    return net.eval()
+
+
+def inputs(B: int, N: int, C: int = 1, K: int = 1, size: tuple[int, int] = (16, 24)) -> tuple[Tensor, Tensor, Tensor]:
+    """image, y_t and t, all different."""
+    generator = torch.Generator().manual_seed(1)
+    image = torch.rand(B, C, *size, generator=generator)
+    y_t = torch.randint(2, (B, N, K, *size), generator=generator).float()
+    return image, y_t, torch.randperm(1000, generator=generator)[: B * N].reshape(B, N) + 1
+
+
+@torch.no_grad()
+def logits(net: EncodeOnce, image: Tensor, y_t: Tensor, t: Tensor) -> Tensor:
+    return net.denoise(y_t, t, net.encode(image))
+
+
+# --- the protocol ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("C", "K", "N"), [(1, 1, 1), (1, 1, 5), (4, 1, 2), (1, 3, 2), (2, 2, 3)])
+@pytest.mark.parametrize("size", [(8, 8), (64, 64), (128, 128), (16, 40), (72, 8)])
+def test_logits_have_the_shape_of_the_masks(C: int, K: int, N: int, size: tuple[int, int]) -> None:
+    with torch.device("meta"):
+        net = build.make_network("fast-tiny", image_channels=C, targets=K)
+        assert isinstance(net, Denoiser)
+        y_t = torch.zeros(2, N, K, *size)
+        assert net.denoise(y_t, torch.ones(2, N).long(), net.encode(torch.zeros(2, C, *size))).shape == y_t.shape
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("scale", [(1, 1), (1, 3), (4, 2)])
+def test_sizes_are_the_multiples_of_the_stride(preset: str, scale: tuple[int, int]) -> None:
+    with torch.device("meta"):
+        net = EncodeOnce(preset)
+        H, W = (net.stride * times for times in scale)
+        y_t = torch.zeros(1, 2, 1, H, W)
+        maps = net.encode(torch.zeros(1, 1, H, W))
+        assert net.denoise(y_t, torch.ones(1, 2).long(), maps).shape == y_t.shape
+    assert max(tuple(m.shape[-2:]) for m in maps) == (H // 2, W // 2)  # folded: no layer at full resolution
+    with pytest.raises(ValueError, match=rf"^image: expected .* multiples of {net.stride}, found {H}x{W + 2}$"):
+        net.encode(torch.zeros(1, 1, H, W + 2, device="meta"))
+
+
+def test_every_preset_is_made_by_its_name() -> None:
+    assert set(build.PRESETS) == {*paper.PRESETS, *PRESETS}
+    with torch.device("meta"):
+        for preset in build.PRESETS:
+            net = build.make_network(preset, image_channels=2, targets=3)
+            assert isinstance(net, EncodeOnce if preset in PRESETS else paper.PaperUNet)
+            assert net.config() == {"preset": preset, "image_channels": 2, "targets": 3}
+
+
+def test_the_step_network_is_light_and_the_encoder_is_not() -> None:
+    with torch.device("meta"):
+        net = EncodeOnce("fast")
+    step, whole = (sum(p.numel() for p in part.parameters()) for part in (net.step, net))
+    assert 100_000 <= step <= 300_000
+    assert whole > 10 * step
+
+
+# --- each mask for itself --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
+def test_masks_together_are_masks_one_by_one(memory_format: torch.memory_format) -> None:
+    net = awake(C := 2, K := 2).to(memory_format=memory_format)  # type: ignore[call-overload]
+    image, y_t, t = inputs(2, 3, C, K)
+    together = logits(net, image, y_t, t)
+    for b in range(2):
+        for i in range(3):
+            alone = logits(net, image[b : b + 1], y_t[b : b + 1, i : i + 1], t[b : b + 1, i : i + 1])
+            torch.testing.assert_close(together[b, i], alone[0, 0], **CLOSE)
+    assert len({tuple(m.flatten().tolist()[:4]) for m in together.flatten(0, 1)}) == 6
+
+
+@pytest.mark.parametrize("what", ["image", "mask", "step"])
+def test_a_change_reaches_its_own_masks_and_no_other(what: str) -> None:
+    net = awake()
+    image, y_t, t = inputs(3, 4)
+    before = logits(net, image, y_t, t)
+    touched = torch.zeros(3, 4, dtype=torch.bool)
+    if what == "image":
+        image[1] = 1 - image[1]
+        touched[1] = True
+    else:
+        touched[1, 2] = True
+    if what == "mask":
+        y_t[1, 2] = 1 - y_t[1, 2]
+    if what == "step":
+        t[1, 2] = 1001 - t[1, 2]
+    change = (logits(net, image, y_t, t) - before).abs().amax((2, 3, 4))
+    assert bool((change[touched] > 1e-3).all())
+    assert bool((change[~touched] <= 1e-5).all())
+
+
+def test_the_four_pixels_of_a_fold_keep_their_places() -> None:
+    """Folding is undone by unfolding: with the network reduced to its input, a pixel answers for itself."""
+    net = EncodeOnce("fast-tiny", targets=2)
+    net.step.forward = lambda y, t, maps: y  # type: ignore[method-assign]
+    _, y_t, t = inputs(2, 3, K=2)
+    assert torch.equal(net.denoise(y_t, t, ()), 2 * y_t - 1)
+
+
+def test_a_pixel_anywhere_is_seen_everywhere() -> None:
+    """The pooled glance: what all pixels share must reach a corner from the opposite one, at any size."""
+    net = awake()
+    image, y_t, t = inputs(1, 1, size=(128, 128))
+    before = logits(net, image, y_t, t)
+    y_t[..., :64, :64] = 1
+    assert float((logits(net, image, y_t, t) - before)[..., -1, -1].abs().max()) > 0
+
+
+def test_output_does_not_depend_on_the_memory_format() -> None:
+    net, given = awake(), inputs(2, 3)
+    plain = logits(net, *given)
+    net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    torch.testing.assert_close(logits(net, *given), plain, **CLOSE)
+
+
+def test_each_image_is_encoded_once_by_sample() -> None:
+    model = BerDiff(awake(), power(100), target="prior", masks_per_pass=4)
+    encoded, denoised = [], []
+    encode, denoise = model.network.encode, model.network.denoise
+    model.network.encode = lambda image: encoded.append(len(image)) or encode(image)
+    model.network.denoise = lambda *args: denoised.append(args[0].shape[:2]) or denoise(*args)
+    masks = model.sample(torch.rand(3, 1, 8, 8), 6, torch.Generator().manual_seed(0), Sampler(steps=5))
+    assert masks.shape == (3, 6, 1, 8, 8)
+    assert encoded == [1, 1, 1]  # six masks of an image do not fit in a pass: two passes, one encoding
+    assert denoised == [(1, 4)] * 5 * 2 * 3
+
+
+# --- training and keeping --------------------------------------------------------------------------------------------
+
+
+def test_gradients_reach_every_parameter() -> None:
+    net = awake(2, 2).train()
+    image, y_t, t = inputs(2, 2, 2, 2)
+    net.denoise(y_t, t, net.encode(image)).square().mean().backward()
+    still = [name for name, p in net.named_parameters() if p.grad is None or not bool(p.grad.any())]
+    assert not still
+    assert all(bool(torch.isfinite(p.grad).all()) for p in net.parameters() if p.grad is not None)
+
+
+def test_a_fresh_network_learns_from_its_zeros() -> None:
+    """Branches that begin as zeros must not stay so: a few steps move every one of them."""
+    torch.manual_seed(0)
+    net = EncodeOnce("fast-tiny")
+    image, y_t, t = inputs(2, 2)
+    zeros = [name for name, p in net.named_parameters() if not p.any()]
+    assert zeros
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    for _ in range(4):  # the step network wakes first, then the maps, then the encoder from its end
+        optimizer.zero_grad()
+        net.denoise(y_t, t, net.encode(image)).sigmoid().mean().backward()
+        optimizer.step()
+    assert not [name for name, p in net.named_parameters() if not p.any()]
+
+
+def test_a_model_folder_keeps_it(tmp_path) -> None:
+    model = BerDiff(
+        awake(2, 2),
+        power(100),
+        target="prior",
+        lambda_kl=0.0,
+        time_sampling="stratified",
+        masks_per_image=8,
+        sampler=Sampler(steps=(100, 60, 20), last_step="sample"),
+    ).eval()
+    folder.save(model, tmp_path / "model")
+    again = folder.load(tmp_path / "model")
+    assert again.config() == model.config()
+    assert again.masks_per_image == 8
+    assert again.state_dict().keys() == model.state_dict().keys()
+    for name, value in model.state_dict().items():
+        assert torch.equal(again.state_dict()[name], value)
+    torch.testing.assert_close(
+        logits(again.network, *inputs(2, 3, 2, 2)), logits(model.network, *inputs(2, 3, 2, 2)), **CLOSE
+    )
+    image = torch.rand(2, 2, 16, 16, generator=torch.Generator().manual_seed(0))
+    one, two = (m.sample(image, 3, sample_generators(0, ["a", "b"], 3)) for m in (model, again))
+    assert float((one != two).float().mean()) < 0.01  # load takes another memory format: rounding may turn a pixel
+    assert 0 < float(one.float().mean()) < 1
+
+
+def test_weights_of_another_preset_are_refused(tmp_path) -> None:
+    folder.save(BerDiff(awake(), power(100)), tmp_path / "model")
+    file = tmp_path / "model" / "config.json"
+    file.write_text(file.read_text().replace('"fast-tiny"', '"tiny"'))
+    with pytest.raises(InputError, match="expected weights that fit the configuration"):
+        folder.load(tmp_path / "model")
+
+
+def test_bad_arguments_are_named() -> None:
+    for make in (build.make_network, EncodeOnce):
+        with pytest.raises(ValueError, match=r"^preset: expected one of .*fast, fast-tiny.*, found 'faster'$"):
+            make("faster")
+    with pytest.raises(ValueError, match=r"^image: expected 2 channels, found 3$"):
+        EncodeOnce("fast-tiny", image_channels=2).encode(torch.zeros(1, 3, 16, 16))
