@@ -120,7 +120,8 @@ def sample(
 
     With a shared latent, a hard y0 is drawn first, by one level for the whole mask, and the step follows it. A step is
     linear in y0 (but for the soft posterior), so each pixel's law is the same; only now the pixels agree whether they
-    are in doubt together. In few steps that is most of what there is to draw; in many the two are the same.
+    are in doubt together. In two or three steps that is most of what there is to draw; in ten it is too much, and in
+    the limit the two are the same (docs/deviations.md).
     """
 
     def step(y_t: Tensor, t: int, s: int) -> tuple[Tensor, Tensor]:
