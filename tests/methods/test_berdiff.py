@@ -9,6 +9,7 @@ from berdiff.diffusion.losses import total_loss
 from berdiff.diffusion.sampling import Sampler, sample_generators
 from berdiff.diffusion.schedule import linear
 from berdiff.methods.berdiff import BerDiff
+from berdiff.methods.diffusing import pick_readers
 from berdiff.methods.segmenter import Segmenter
 from berdiff.networks.build import make_network
 
@@ -82,9 +83,9 @@ def test_loss_is_algorithm_1_written_out(model: BerDiff):
 def test_every_reader_and_every_step_gets_its_turn(model: BerDiff):
     """4,000 draws: each of four readers 1,000 +- 6 sigma, each tenth of the steps 400 +- 6 sigma."""
     masks = torch.arange(4).reshape(1, 4, 1, 1, 1).expand(4000, 4, 1, 1, 1)
-    readers = model._pick_reader(masks, generator(1)).flatten().bincount(minlength=4)
+    readers = pick_readers(masks, 1, generator(1)).flatten().bincount(minlength=4)
     assert ((readers - 1000).abs() < 6 * (4000 * 3 / 16) ** 0.5).all()
-    t = model._pick_time(torch.empty(4000, 1, 1, 1), generator(2)).flatten()
+    t = model._pick_times(torch.empty(4000, 1, 1, 1), generator(2)).flatten()
     assert t.min() >= 1
     assert t.max() <= 1000
     tenths = ((t - 1) // 100).bincount(minlength=10)
@@ -93,7 +94,7 @@ def test_every_reader_and_every_step_gets_its_turn(model: BerDiff):
 
 def test_stratified_steps_cover_all_noise_levels():
     model = BerDiff(TenLines(), linear(1000), time_sampling="stratified")
-    t = model._pick_time(torch.empty(10, 1, 1, 1), generator()).flatten()
+    t = model._pick_times(torch.empty(10, 1, 1, 1), generator()).flatten()
     assert ((t - 1) // 100).tolist() == list(range(10))
 
 
@@ -201,7 +202,7 @@ def test_gradients_are_finite_on_empty_and_full_masks(fill: float, posterior):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"target": "edges"}, "target: expected 'noise' or 'mask', found 'edges'"),
+        ({"target": "edges"}, "target: expected one of noise, mask, prior, found 'edges'"),
         ({"posterior": "hard"}, "posterior: expected 'soft' or 'marginal', found 'hard'"),
         ({"time_sampling": "late"}, "time_sampling: expected 'uniform' or 'stratified', found 'late'"),
         ({"lambda_kl": 0.0, "lambda_bce": 0.0}, "not both 0, found 0.0 and 0.0"),
