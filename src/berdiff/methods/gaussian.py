@@ -87,8 +87,7 @@ class GaussianDiff(Diffusing):
 
 
 def _check_sampler(sampler: Sampler) -> None:
-    """Two choices of a sampler are the Bernoulli kernel's alone."""
-    if sampler.posterior != "soft":
-        raise ValueError(f"posterior: expected 'soft' for Gaussian diffusion, found {sampler.posterior!r}")
-    if sampler.last_step != "threshold":
-        raise ValueError(f"last_step: expected 'threshold' for Gaussian diffusion, found {sampler.last_step!r}")
+    """Some choices of a sampler are the Bernoulli kernel's alone."""
+    for name, only in (("posterior", "soft"), ("last_step", "threshold"), ("latent", "pixel")):
+        if getattr(sampler, name) != only:
+            raise ValueError(f"{name}: expected {only!r} for Gaussian diffusion, found {getattr(sampler, name)!r}")
