@@ -19,6 +19,7 @@ COMMANDS = {
     "compare": "paired differences between evaluations",
     "demo": "segment held-out cases with the bundled weights, and look at them",
     "export": "write a model as ONNX, for programs without PyTorch",
+    "table": "make a table of the paper: train and judge its rows, with the paper's beside ours",
     "figure": "draw a figure of the paper, or of what sampling costs",
 }
 
