@@ -12,9 +12,12 @@ from typing import get_args, get_type_hints
 
 import numpy as np
 import pytest
+from brats_writer import SMALL, case_folder
 
 from berdiff.cli.main import main
 from berdiff.cli.table import table as table_command
+from berdiff.data.prepare import prepare
+from berdiff.data.sources.brats import Options
 from berdiff.data.store import open_store
 from berdiff.diffusion.sampling import Sampler
 from berdiff.errors import InputError
@@ -238,15 +241,21 @@ def test_rows_of_one_model_train_it_once(address: str, tmp_path: Path) -> None:
     assert result["rows"][0]["paper"]["ged_16"] == 0.441
 
 
-def test_methods_side_by_side_and_a_smoke_figure_where_nothing_is_held_out(address: str, tmp_path: Path) -> None:
-    store = open_store(address)
-    size = tiny(address, steps=2, slices=3)
-    result = run_table(TABLES["brats"], replace(size, split="all"), store, tmp_path / "table", 1)
+def test_brats_from_end_to_end_and_one_patient_is_a_smoke_figure(tmp_path: Path) -> None:
+    case_folder(tmp_path / "data")
+    prepare("brats", tmp_path / "data", tmp_path / "store.zarr", Options(**SMALL))
+    address = str(tmp_path / "store.zarr")
+    assert scale.splits(open_store(address)) == ("all", "all")
+    result = run_table(TABLES["brats"], tiny(address, steps=2), open_store(address), tmp_path / "table", 1)
     assert [row["label"] for row in result["rows"]] == [[method.label] for method in methods.METHODS.values()]
-    assert [row["slices"] for row in result["rows"]] == [3, 3, 3]
+    assert {row["patients"] for row in result["rows"]} == {1}
     assert result["rows"][0]["metrics"].keys() == {"dice_slice", "dice_volume", "dice_patient"}
+    kept = [model_folder.load(tmp_path / f"table/models/{name}-seed-0") for name in methods.METHODS]
+    assert [model.config()["method"] for model in kept] == list(methods.METHODS)
+    assert len({sum(p.numel() for p in model.parameters()) for model in kept}) == 1  # the same network, to a weight
     assert any(line.startswith("A SMOKE FIGURE") for line in result["caption"])
-    assert "nnU-net" in (tmp_path / "table/table.md").read_text()
+    assert {claim["metrics"]["dice_slice"]["verdict"] for claim in result["claims"]} == {"undecided"}
+    assert "| nnU-net | the paper's | 0.882 |" in (tmp_path / "table/table.md").read_text()
 
 
 # --- what is asked ---------------------------------------------------------------------------------------------------
@@ -300,6 +309,8 @@ def test_dry_run_checks_and_writes_nothing(address: str, tmp_path: Path, capsys)
     assert {entry["network_passes"] for entry in entries} == {2 * 16 * 10}
     assert {entry["state"] for entry in entries} == {"to do"}
     assert not out.exists()
+    with pytest.raises(InputError, match="no-model: expected the folder of a run or of a model"):
+        plan(TABLES["sampling"], tiny(address), open_store(address), out, 1, "no-model")
     # the real scale cannot take the centre 64x64 of 16x16 images, and says so
     assert main(["table", "losses", "--data", address, "--out", str(out), "--dry-run"]) == 2
     assert "--crop: expected 1 to 16, the size of the images, found 64" in capsys.readouterr().err

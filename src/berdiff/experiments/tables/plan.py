@@ -5,6 +5,7 @@ from typing import Any
 
 from berdiff.data.store import Store
 from berdiff.evaluation.evaluate import choose
+from berdiff.evaluation.models import open_model
 from berdiff.experiments.tables.figures import budget
 from berdiff.experiments.tables.row import Row, Table
 from berdiff.experiments.tables.run import check_request
@@ -16,6 +17,8 @@ from berdiff.training.session import make_segmenter
 def plan(table: Table, scale: Scale, store: Store, out: Path, seeds: int, model: str | None = None) -> list[dict]:
     """One entry a row and seed, after every check that can be made without training: settings, sizes, splits."""
     check_request(table, seeds, model)
+    if model is not None:
+        open_model(model)
     parameters: dict[str, int] = {}
     return [_entry(row(scale), seed, store, out, model, parameters) for row in table.rows for seed in range(seeds)]
 
