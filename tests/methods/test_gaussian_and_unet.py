@@ -183,6 +183,8 @@ def test_what_belongs_to_the_other_kernel_is_refused():
         model.sample(image, 1, generator(), Sampler(steps=2, posterior="marginal"))
     with pytest.raises(ValueError, match="last_step: expected 'threshold' for Gaussian diffusion, found 'sample'"):
         model.sample(image, 1, generator(), Sampler(steps=2, last_step="sample"))
+    with pytest.raises(ValueError, match="latent: expected 'pixel' for Gaussian diffusion, found 'shared'"):
+        model.sample(image, 1, generator(), Sampler(steps=2, latent="shared"))
 
 
 @pytest.mark.parametrize("model", [GaussianDiff(Pixelwise(), linear(10)), PlainUNet(Pixelwise())])

@@ -6,7 +6,7 @@ from typing import Any
 
 from berdiff.evaluation.evaluate import Settings
 from berdiff.experiments.tables.scale import Scale
-from berdiff.training.config import ModelConfig, TrainConfig
+from berdiff.training.config import ModelConfig, SamplerConfig, TrainConfig
 
 Figures = Mapping[str, float]
 LIDC_METRICS = ("ged_16", "ged_8", "ged_4", "ged_1", "hm_iou_16")
@@ -57,12 +57,13 @@ def with_model(config: TrainConfig, **model: Any) -> TrainConfig:
 
 
 def as_gaussian(config: TrainConfig) -> TrainConfig:
-    return with_model(config, method="gaussian")
+    """The other kernel, with DDIM as it is usually run: eta = 0."""
+    return replace(with_model(config, method="gaussian"), sampler=replace(config.sampler, sigma=0.0))
 
 
 def as_unet(config: TrainConfig) -> TrainConfig:
     """The same network without diffusion: nothing but the preset is left of the model's settings."""
-    return replace(config, model=ModelConfig(method="unet", preset=config.model.preset))
+    return replace(config, model=ModelConfig(method="unet", preset=config.model.preset), sampler=SamplerConfig())
 
 
 def ged_row(*values: float) -> Figures:

@@ -26,7 +26,7 @@ from berdiff.experiments.tables.row import Row, Table
 from berdiff.experiments.tables.scale import Scale
 from berdiff.experiments.tables.write import write
 from berdiff.files import whole_folder, write_text
-from berdiff.training.config import TrainConfig, flag, flatten
+from berdiff.training.config import TrainConfig, flag
 from berdiff.training.config import load as load_config
 from berdiff.training.runs import read_run
 from berdiff.training.session import train, with_absolute_store
@@ -124,11 +124,11 @@ def _trained(kept: Path) -> dict[str, Any]:
 
 def _refuse_other(kept: Path, config: TrainConfig) -> None:
     """InputError where the model at hand was trained otherwise than the row is now asked for."""
-    before = _flat(_trained(kept)["config"])
+    before, now = _flat(_trained(kept)["config"]), _flat(json.loads(json.dumps(asdict(config))))
     free = ("recipe", "engine.", "data.prefetch", "loop.checkpoint_every", "loop.keep", "loop.log_every")
     changed = [
         f"{flag(name)}: there {before.get(name)}, now {value}"
-        for name, value in flatten(config)
+        for name, value in now.items()
         if not name.startswith(free) and before.get(name) != value
     ]
     if changed:

@@ -6,7 +6,7 @@ from berdiff.data.store import Store
 from berdiff.diffusion.sampling import Sampler
 from berdiff.errors import InputError
 from berdiff.evaluation.evaluate import Settings
-from berdiff.experiments.recipes import brats_paper, lidc_cpu, lidc_paper, lidc_paper_long
+from berdiff.experiments.recipes import brats_paper, lidc_cpu_paper, lidc_paper, lidc_paper_long
 from berdiff.training.config import EngineConfig, TrainConfig, ValidationConfig
 
 MINUTES, MOST_MINUTES = 10.0, 15.0
@@ -74,7 +74,7 @@ def cpu(
         raise InputError(f"--steps: expected at least 2, so that there is a half, found {steps}")
     # few enough masks that the curves cost about a tenth of the training
     points = ValidationConfig(every=200, cases=16, samples=8, sheet_cases=4)
-    base = _on(replace(lidc_cpu(), validation=points), store, address)
+    base = _on(replace(lidc_cpu_paper(), validation=points), store, address)
     curves = base.validation
     base = replace(base, validation=replace(points, every=0))  # elsewhere the whole budget goes into training
     base = replace(base, loop=replace(base.loop, checkpoint_every=100, log_every=20))
