@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from berdiff.errors import InputError
-from berdiff.evaluation.compare import compare, comparison_rows
+from berdiff.evaluation.compare import average, compare, compare_evaluations, comparison_rows, load
 from berdiff.evaluation.evaluate import Settings, evaluate
 from berdiff.evaluation.summary import from_csv
 
@@ -55,6 +55,25 @@ def test_an_evaluation_does_not_differ_from_itself(folders):
     for row in compare([folders / "a", folders / "a"])["rows"]:
         assert row["difference"] == {"value": 0.0, "low": 0.0, "high": 0.0}
         assert row["better"] is None
+
+
+def test_batches_of_another_size_do_not_look_like_other_readers(folders, tmp_path):
+    evaluate(Blur(0.1), MemoryStore(40), tmp_path / "ones", replace(SETTINGS, batch_size=1), "ones")
+    for row in compare([folders / "a", tmp_path / "ones"])["rows"]:
+        if row["metric"] != "seconds":
+            assert row["difference"]["value"] == pytest.approx(0, abs=1e-9)
+
+
+def test_the_average_of_seeds_is_the_mean_of_each_slice(folders):
+    a, c = (load(folders / name, name) for name in "ac")
+    both = average([a, c], "both")
+    order = np.argsort(a.columns["case"])
+    assert (both.columns["case"] == a.columns["case"][order]).all()
+    for metric in ("ged_4", "hm_iou_4", "brier"):
+        np.testing.assert_allclose(both.columns[metric], ((a.columns[metric] + c.columns[metric]) / 2)[order])
+    found = compare_evaluations([average([a, a], "twice"), both])
+    row = next(r for r in found["rows"] if r["metric"] == "ged_4")
+    assert row["difference"]["value"] == pytest.approx((c.columns["ged_4"].mean() - a.columns["ged_4"].mean()) / 2)
 
 
 def test_verdicts_follow_the_direction_of_the_metric(folders):

@@ -9,6 +9,7 @@ from berdiff.diffusion.losses import TARGETS, Target, total_loss
 from berdiff.diffusion.sampling import Sampler, sample_generators
 from berdiff.diffusion.schedule import SCHEDULES, linear, make_schedule
 from berdiff.methods.berdiff import BerDiff
+from berdiff.methods.diffusing import pick_readers
 from berdiff.methods.segmenter import Segmenter
 from berdiff.networks.build import make_network
 
@@ -82,7 +83,7 @@ def test_loss_is_algorithm_1_written_out(model: BerDiff):
 def test_every_reader_and_every_step_gets_its_turn(model: BerDiff):
     """4,000 draws: each of four readers 1,000 +- 6 sigma, each tenth of the steps 400 +- 6 sigma."""
     masks = torch.arange(4).reshape(1, 4, 1, 1, 1).expand(4000, 4, 1, 1, 1)
-    readers = model._pick_readers(masks, generator(1)).flatten().bincount(minlength=4)
+    readers = pick_readers(masks, 1, generator(1)).flatten().bincount(minlength=4)
     assert ((readers - 1000).abs() < 6 * (4000 * 3 / 16) ** 0.5).all()
     t = model._pick_times(torch.empty(4000, 1, 1, 1), generator(2)).flatten()
     assert t.min() >= 1

@@ -12,7 +12,8 @@ from berdiff.diffusion.bernoulli import predict_y0, q_sample
 from berdiff.diffusion.losses import total_loss
 from berdiff.diffusion.sampling import initial_noise, sample, sample_generators
 from berdiff.diffusion.schedule import linear
-from berdiff.methods.berdiff import BerDiff, TimeSampling
+from berdiff.methods.berdiff import BerDiff
+from berdiff.methods.diffusing import TimeSampling, pick_readers
 from berdiff.methods.folder import bundled, load, save
 from berdiff.networks.build import make_network
 
@@ -54,7 +55,7 @@ def readers(B: int, R: int) -> torch.Tensor:
 
 @pytest.mark.parametrize(("N", "R"), [(4, 4), (8, 4), (3, 3), (6, 2), (5, 1)])
 def test_every_reader_of_every_image_counts_the_same(N: int, R: int) -> None:
-    picked = model(N)._pick_readers(readers(50, R), generator())
+    picked = pick_readers(readers(50, R), N, generator())
     assert picked.shape == (50, N, 1, 1, 1)
     for row in picked.flatten(1):
         assert row.bincount(minlength=R).tolist() == [N // R] * R
@@ -63,7 +64,7 @@ def test_every_reader_of_every_image_counts_the_same(N: int, R: int) -> None:
 @pytest.mark.parametrize(("N", "R"), [(1, 4), (2, 4), (6, 4), (3, 2)])
 def test_readers_are_even_over_many_images_otherwise(N: int, R: int) -> None:
     """No reader is more than one ahead in an image, and 4,000 first readers are even to 6 sigma."""
-    picked = model(N)._pick_readers(readers(4000, R), generator(1)).flatten(1)
+    picked = pick_readers(readers(4000, R), N, generator(1)).flatten(1)
     counts = torch.stack([(picked == r).sum(1) for r in range(R)], 1)
     assert int((counts.amax(1) - counts.amin(1)).max()) <= 1
     first = picked[:, 0].bincount(minlength=R)
@@ -99,7 +100,7 @@ def test_no_reader_keeps_to_one_part_of_the_steps() -> None:
     g = generator(3)
     seen = torch.zeros(4, 4)
     for _ in range(500):
-        reader = ours._pick_readers(readers(4, 4), g).flatten()
+        reader = pick_readers(readers(4, 4), 4, g).flatten()
         quarter = ((ours._pick_times(torch.empty(4, 1, 1, 1), g) - 1) // 250).flatten()
         seen.index_put_((reader, quarter), torch.ones(16), accumulate=True)
     assert bool(((seen - 500).abs() < 6 * (2000 * 3 / 16) ** 0.5 * 2).all())
@@ -155,7 +156,7 @@ def test_the_loss_is_the_mean_over_readers_and_steps() -> None:
     image, masks = torch.rand(2, 1, 8, 8), (torch.rand(2, 3, 1, 8, 8) > 0.5).float()
     found = ours.loss(image, masks, generator(4))["loss"]
     ((y_t, t),) = ours.network.asked
-    y0 = ours._pick_readers(masks, generator(4))
+    y0 = pick_readers(masks, 6, generator(4))
     alone = []
     for b, i in product(range(2), range(6)):
         one = (slice(b, b + 1), slice(i, i + 1))

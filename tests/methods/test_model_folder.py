@@ -95,7 +95,7 @@ def test_weights_that_changed_are_noticed(folder):
     ("change", "message"),
     [
         ({"format": 99}, "expected a model of format 1, found 99"),
-        ({"method": "magic"}, "method: expected one of berdiff, found 'magic'"),
+        ({"method": "magic"}, "method: expected one of berdiff, gaussian, unet, found 'magic'"),
         ({"network": {"preset": "small", "image_channels": 2, "targets": 1}}, "expected weights that fit"),
         ({"schedule": {"name": "linear", "T": 0}}, "T: expected a whole number of steps of at least 1, found 0"),
         ({"sampler": {"pace": 3}}, "expected a complete configuration"),

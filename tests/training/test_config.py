@@ -9,7 +9,7 @@ import tyro
 
 from berdiff.errors import InputError
 from berdiff.experiments.recipes import RECIPES, brats_paper, lidc_cpu, lidc_paper, lidc_paper_long
-from berdiff.training.config import _AT_LEAST, TrainConfig, check, differences, dump, flag, flatten, load
+from berdiff.training.config import _AT_LEAST, UNUSED, TrainConfig, check, differences, dump, flag, flatten, load
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -45,10 +45,17 @@ def test_every_field_is_a_flag() -> None:
     """Each field set to another value from the command line gives exactly that change."""
     other = {bool: lambda v: not v, int: lambda v: v + 1, float: lambda v: v + 0.5, str: lambda v: v + "x"}
     choices = {
+        "model.method": "gaussian",
         "model.schedule": "cosine",
         "model.target": "mask",
         "model.posterior": "marginal",
         "model.time_sampling": "stratified",
+        "sampler.steps": (900, 300, 20),
+        "sampler.rule": "ddpm",
+        "sampler.posterior": "marginal",
+        "sampler.spacing": "quadratic",
+        "sampler.last_step": "sample",
+        "sampler.latent": "shared",
         "optim.decay": "cosine",
         "engine.precision": "bf16-mixed",
         "data.store": "s",
@@ -62,7 +69,7 @@ def test_every_field_is_a_flag() -> None:
         if name == "recipe":
             continue
         new = choices[name] if name in choices else other[type(value)](value)
-        argv = [flag(name), str(new)]
+        argv = [flag(name), *map(str, new if isinstance(new, tuple) else [new])]
         if isinstance(new, bool):
             group, _, field = name.rpartition(".")
             argv = [f"--{group}.{'' if new else 'no-'}{field.replace('_', '-')}"]
@@ -114,6 +121,39 @@ def test_settings_that_exclude_each_other() -> None:
     ):
         with pytest.raises(InputError, match=words):
             check(replace(TrainConfig(), optim=bad))
+
+
+@pytest.mark.parametrize("method", UNUSED)
+def test_settings_that_a_method_does_not_use_are_refused(method: str) -> None:
+    other = {
+        "model.schedule": "cosine",
+        "model.T": 500,
+        "model.target": "mask",
+        "model.lambda_kl": 2.0,
+        "model.lambda_bce": 2.0,
+        "model.posterior": "marginal",
+        "model.time_sampling": "stratified",
+        "model.masks_per_image": 4,
+        "sampler.steps": (5,),
+        "sampler.sigma": 0.5,
+        "sampler.posterior": "marginal",
+        "sampler.last_step": "sample",
+        "sampler.latent": "shared",
+    }
+    for name, value in other.items():
+        config = _set(name, value)
+        config = replace(config, model=replace(config.model, method=method))
+        if name.startswith(UNUSED[method] or ("nothing",)):
+            with pytest.raises(InputError, match=rf"^{flag(name)}: expected its default, .*{method}, which does not"):
+                check(config)
+        else:
+            check(config)
+
+
+def test_gaussian_diffusion_has_no_prior_as_target() -> None:
+    model = replace(TrainConfig().model, method="gaussian", target="prior")
+    with pytest.raises(InputError, match=r"--model\.target: expected noise or mask with --model\.method gaussian"):
+        check(replace(TrainConfig(), model=model))
 
 
 @pytest.mark.parametrize(

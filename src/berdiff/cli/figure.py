@@ -1,6 +1,7 @@
 """`berdiff figure NAME`: the figures of the paper, and what sampling costs."""
 
 from pathlib import Path
+from typing import Annotated
 
 import tyro
 
@@ -62,9 +63,93 @@ def cost(
     print(f"{SAMPLES} masks in {STEPS} steps: {seconds:.3g} s{beside}\nfigure: {out / 'cost.png'}")
 
 
+def curves(table: Annotated[Path, tyro.conf.Positional], out: Path = Path("out/curves")) -> None:
+    """Validation GED and HM-IoU over iterations for both kernels (figure A1).
+
+    Args:
+        table: the folder of `berdiff table kernel`, finished or under way
+        out: the folder for curves.png and curves.csv
+    """
+    from berdiff.experiments.curves import write_curves
+
+    print(write_curves(table, out))
+
+
+def examples_lidc(
+    models: Annotated[tuple[str, ...], tyro.conf.Positional] = ("lidc",),
+    data: str | None = None,
+    out: Path = Path("out/examples-lidc.png"),
+    cases: int = 2,
+    samples: int = 16,
+    seed: int = 0,
+    device: str = "cpu",
+) -> None:
+    """Image, readers, samples and saliency of some LIDC test slices.
+
+    Args:
+        models: runs, model folders or names of bundled weights, a row each
+        data: a prepared store; default: the embedded one
+        out: the picture to write, a .png
+        cases: how many slices, the first of one seeded order
+        samples: masks drawn for each; the first four are shown
+        seed: of the slices and the samples
+        device: cpu, cuda, ...
+    """
+    _examples(models, data, out, cases, samples, seed, device, variance=False)
+
+
+def examples_brats(
+    models: Annotated[tuple[str, ...], tyro.conf.Positional],
+    data: str | None = None,
+    out: Path = Path("out/examples-brats.png"),
+    cases: int = 4,
+    samples: int = 16,
+    seed: int = 0,
+    device: str = "cpu",
+) -> None:
+    """Image, mask, samples, saliency and variance of some BraTS test slices.
+
+    Args:
+        models: runs or model folders, a row each
+        data: a prepared store; default: the embedded one
+        out: the picture to write, a .png
+        cases: how many slices, the first of one seeded order
+        samples: masks drawn for each; the first four are shown
+        seed: of the slices and the samples
+        device: cpu, cuda, ...
+    """
+    _examples(models, data, out, cases, samples, seed, device, variance=True)
+
+
+def _examples(
+    models: tuple[str, ...],
+    data: str | None,
+    out: Path,
+    cases: int,
+    samples: int,
+    seed: int,
+    device: str,
+    variance: bool,
+) -> None:
+    from berdiff.data.store import open_store
+    from berdiff.evaluation.models import open_model
+    from berdiff.experiments.examples import draw_examples, examples_caption, make_examples
+
+    if out.suffix != ".png":
+        raise InputError(f"--out: expected a name ending in .png, found {out}")
+    keep_freed_memory()
+    store = open_store(data)
+    made = make_examples([open_model(model, device) for model in models], store, cases, samples, seed, device)
+    draw_examples(made, out, examples_caption(made, store, samples), variance)
+    print(out)
+
+
+FIGURES = {"toy": toy, "cost": cost, "curves": curves, "examples-lidc": examples_lidc, "examples-brats": examples_brats}
+
+
 def command(argv: list[str]) -> None:
     tyro.extras.subcommand_cli_from_dict(
-        {"toy": toy, "cost": cost},
+        FIGURES,
         prog="berdiff figure",
         description="Draw a figure of the paper, or of what sampling costs.",
         args=argv,

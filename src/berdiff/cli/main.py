@@ -20,6 +20,7 @@ COMMANDS = {
     "search": "find the sampler that suits a trained model, on the validation split",
     "demo": "segment held-out cases with the bundled weights, and look at them",
     "export": "write a model as ONNX, for programs without PyTorch",
+    "table": "make a table of the paper: train and judge its rows, with the paper's beside ours",
     "figure": "draw a figure of the paper, or of what sampling costs",
 }
 

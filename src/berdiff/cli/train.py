@@ -61,6 +61,11 @@ def command(argv: list[str]) -> None:
     except RunStopped as stopped:
         print(f"berdiff train: {stopped}", file=sys.stderr)
         raise SystemExit(1) from None
+    leave_if_signalled(reason)
+
+
+def leave_if_signalled(reason: str) -> None:
+    """Exit as the shell counts it where a signal ended the training: what was to follow a finished run does not."""
     for number in (signal.SIGINT, signal.SIGTERM):
         if reason.endswith(number.name):
-            raise SystemExit(128 + number)  # as the shell counts it: what was to follow a finished run does not
+            raise SystemExit(128 + number)

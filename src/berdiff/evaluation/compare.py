@@ -9,7 +9,7 @@ import numpy as np
 from berdiff.errors import InputError
 from berdiff.evaluation.bootstrap import PatientBootstrap
 from berdiff.evaluation.record import read_result
-from berdiff.evaluation.summary import TIME, Columns, from_csv, higher_is_better, label, take, units
+from berdiff.evaluation.summary import TEXT, TIME, Columns, from_csv, higher_is_better, label, take, units
 from berdiff.evaluation.tables import interval, number
 
 
@@ -24,7 +24,12 @@ def compare(folders: list[Path], seed: int = 0) -> dict[str, Any]:
     """The first evaluation against each of the others, in plain JSON types."""
     if len(folders) < 2:
         raise InputError(f"expected at least two evaluations to compare, found {len(folders)}")
-    evaluations = _shared([_load(folder, folders) for folder in folders])
+    return compare_evaluations([load(folder, _name(folder, folders)) for folder in folders], seed)
+
+
+def compare_evaluations(evaluations: list[Evaluation], seed: int = 0) -> dict[str, Any]:
+    """The same for evaluations in memory."""
+    evaluations = _shared(evaluations)
     first, *others = evaluations
     bootstrap = PatientBootstrap(first.columns["patient"], seed)
     base = units(first.columns)
@@ -70,12 +75,30 @@ def comparison_rows(comparison: dict[str, Any]) -> tuple[list[str], list[list[st
     return ["", "evaluation", "value", f"minus {first}", "95 % interval", "better"], body
 
 
-def _load(folder: Path, folders: list[Path]) -> Evaluation:
+def load(folder: Path, name: str) -> Evaluation:
+    """A finished evaluation."""
     result = read_result(folder)
-    # a folder's own name, unless two are alike
-    alike = [f for f in folders if f.resolve().name == folder.resolve().name]
-    name = folder.resolve().name if len(alike) == 1 else str(folder)
     return Evaluation(name, from_csv(folder / "per_case.csv"), result)
+
+
+def average(evaluations: list[Evaluation], name: str) -> Evaluation:
+    """One evaluation of several that differ in the training seed alone: each slice has the mean of its values.
+
+    Counts of pixels are averaged too, so a Dice by volume is that of all seeds' pixels together.
+    """
+    alike = _shared(evaluations)
+    first = alike[0]
+    columns = {
+        column: values if column in TEXT else np.mean([e.columns[column] for e in alike], axis=0)
+        for column, values in first.columns.items()
+    }
+    return Evaluation(name, columns, first.result)
+
+
+def _name(folder: Path, folders: list[Path]) -> str:
+    """A folder's own name, unless two are alike."""
+    alike = [f for f in folders if f.resolve().name == folder.resolve().name]
+    return folder.resolve().name if len(alike) == 1 else str(folder)
 
 
 def _shared(evaluations: list[Evaluation]) -> list[Evaluation]:
@@ -92,8 +115,9 @@ def _shared(evaluations: list[Evaluation]) -> list[Evaluation]:
     first = out[0].columns
     for other in out[1:]:
         same = np.ones(len(common), bool)
-        for column in ("patient", "volume", "raters", "pixels_majority", "d_yy"):
+        for column in ("patient", "volume", "raters", "pixels_majority"):
             same &= first[column] == other.columns[column]
+        same &= np.isclose(first["d_yy"], other.columns["d_yy"], rtol=0, atol=1e-9)  # a mean rounds as its batch has it
         if not same.all():
             case = first["case"][~same][0]
             raise InputError(

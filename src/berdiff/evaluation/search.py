@@ -13,7 +13,7 @@ from berdiff.data.store import Store
 from berdiff.diffusion.sampling import Sampler
 from berdiff.errors import InputError
 from berdiff.evaluation.evaluate import Settings, evaluate
-from berdiff.evaluation.tables import number, _pipes
+from berdiff.evaluation.tables import number, pipes
 from berdiff.files import write_text
 
 LAST = (0.1, 0.2, 0.3, 0.4, 0.5)  # where the last step begins, as a share of T
@@ -100,4 +100,4 @@ def markdown(found: dict[int, list[Tried]], n: int) -> str:
             s = asdict(t.sampler)
             row = [str(count), str(s["steps"][-1]), s["last_step"], s["latent"], f"{s['sigma']:g}"]
             body.append([*row, *(number(value) for value in (t.ged_unbiased, t.ged, t.hm_iou, t.seconds))])
-    return "\n".join([*_pipes([*header, "seconds an image"], body), ""])
+    return "\n".join([*pipes([*header, "seconds an image"], body), ""])

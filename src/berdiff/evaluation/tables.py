@@ -53,10 +53,10 @@ def captions(result: dict[str, Any]) -> list[str]:
 
 def markdown(result: dict[str, Any]) -> str:
     header, body = rows(result)
-    lines = [f"# Evaluation of {result['model']}", "", *_pipes(header, body), ""]
+    lines = [f"# Evaluation of {result['model']}", "", *pipes(header, body), ""]
     for target, figures in result["by_target"].items():
         target_rows = [[label(m), number(f["value"]), interval(f)] for m, f in figures.items()]
-        lines += [f"## Target {target}", "", *_pipes(["", "value", "95 % interval"], target_rows), ""]
+        lines += [f"## Target {target}", "", *pipes(["", "value", "95 % interval"], target_rows), ""]
     return "\n".join([*lines, *(f"- {line}" for line in captions(result)), ""])
 
 
@@ -84,5 +84,5 @@ def interval(figure: dict[str, float | None]) -> str:
     return f"{number(figure['low'])} to {number(figure['high'])}"
 
 
-def _pipes(header: list[str], body: list[Row]) -> list[str]:
+def pipes(header: list[str], body: list[Row]) -> list[str]:
     return [f"| {' | '.join(row)} |" for row in (header, ["---"] * len(header), *body)]

@@ -23,16 +23,22 @@ from berdiff.diffusion.schedule import make_schedule
 from berdiff.errors import InputError
 from berdiff.files import whole_file, write_text
 from berdiff.methods.berdiff import BerDiff
+from berdiff.methods.gaussian import GaussianDiff
+from berdiff.methods.unet import PlainUNet
 from berdiff.networks.build import make_network
 
 FORMAT = 1
 WEIGHTS = Path(__file__).parents[1] / "weights"  # a folder for each bundled model: config, weights, model card
 
 
-def _build_berdiff(config: dict[str, Any]) -> BerDiff:
+def _sampler(config: dict[str, Any]) -> Sampler:
     sampler = dict(config["sampler"])
     if isinstance(sampler["steps"], list):
         sampler["steps"] = tuple(sampler["steps"])
+    return Sampler(**sampler)
+
+
+def _build_berdiff(config: dict[str, Any]) -> BerDiff:
     return BerDiff(
         make_network(**config["network"]),
         make_schedule(**config["schedule"]),
@@ -42,12 +48,31 @@ def _build_berdiff(config: dict[str, Any]) -> BerDiff:
         posterior=config["posterior"],
         time_sampling=config["time_sampling"],
         masks_per_image=config.get("masks_per_image", 1),
-        sampler=Sampler(**sampler),
+        sampler=_sampler(config),
     )
 
 
+def _build_gaussian(config: dict[str, Any]) -> GaussianDiff:
+    return GaussianDiff(
+        make_network(**config["network"]),
+        make_schedule(**config["schedule"]),
+        target=config["target"],
+        time_sampling=config["time_sampling"],
+        masks_per_image=config["masks_per_image"],
+        sampler=_sampler(config),
+    )
+
+
+def _build_unet(config: dict[str, Any]) -> PlainUNet:
+    return PlainUNet(make_network(**config["network"]))
+
+
 # what one trains and samples, by the name in config.json
-METHODS: dict[str, Callable[[dict[str, Any]], nn.Module]] = {"berdiff": _build_berdiff}
+METHODS: dict[str, Callable[[dict[str, Any]], nn.Module]] = {
+    "berdiff": _build_berdiff,
+    "gaussian": _build_gaussian,
+    "unet": _build_unet,
+}
 
 
 def build(config: dict[str, Any]) -> Any:

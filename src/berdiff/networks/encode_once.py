@@ -54,7 +54,7 @@ class EncodeOnce(nn.Module):
             nn.Conv2d(sizes.encoder[level], sizes.step[level], 1) for level in self.step.levels for _ in range(2)
         )
         for part in (self.step, self.maps):  # faster there; the encoder's backward pass is faster in the default format
-            part.to(memory_format=torch.channels_last)
+            part.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
 
     def config(self) -> dict[str, object]:
         return {"preset": self.preset, "image_channels": self.image_channels, "targets": self.targets}
@@ -167,6 +167,8 @@ class StepBlock(nn.Module):
 
 class StepEmbedding(nn.Module):
     """The step t as a gain and a shift for each block."""
+
+    omega: Tensor
 
     def __init__(self, widths: list[int], frequencies: int = 32, hidden: int = 64) -> None:
         super().__init__()

@@ -17,8 +17,10 @@ from berdiff.errors import InputError
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """what is trained"""
+    """what is trained; a setting that the method does not use must stay at its default"""
 
+    method: Literal["berdiff", "gaussian", "unet"] = "berdiff"
+    """Bernoulli diffusion, Gaussian diffusion (no lambda, posterior, last step, latent), or a plain U-net (a preset)"""
     preset: str = "small"
     """the network: fast or fast-tiny (encode once), or the paper's U-Net: paper-128, paper-224, small, tiny"""
     schedule: Literal["linear", "cosine", "power1.5", "power2.5", "power4"] = "linear"
@@ -26,7 +28,7 @@ class ModelConfig:
     T: Annotated[int, tyro.conf.arg(name="T")] = 1000
     """number of diffusion steps"""
     target: Literal["noise", "mask", "prior"] = "noise"
-    """what the network estimates: the flips (paper), the mask, or the mask before its own pixel is looked at"""
+    """what the network estimates: the noise (paper), the mask, or the mask before its own pixel was seen (berdiff)"""
     lambda_kl: float = 1.0
     """weight of the KL divergence"""
     lambda_bce: float = 1.0
@@ -50,7 +52,7 @@ class SamplerConfig:
     posterior: Literal["soft", "marginal"] = "soft"
     """of ddpm's rule: the paper's soft form, or the exact marginal"""
     sigma: float = 1.0
-    """of ddim's rule: as a share of its largest value"""
+    """of ddim's rule: as a share of its largest value; with gaussian it is DDIM's eta, usually 0"""
     spacing: Literal["uniform", "quadratic"] = "uniform"
     """of the steps, where only their number is given"""
     last_step: Literal["threshold", "sample"] = "threshold"
@@ -189,6 +191,30 @@ MAY_CHANGE = (
     "validation.batch_size",
 )
 
+# What a method does not use, by the beginnings of names: set, it would be silently ignored, so it is refused.
+UNUSED: dict[str, tuple[str, ...]] = {
+    "berdiff": (),
+    "gaussian": (
+        "model.lambda_kl",
+        "model.lambda_bce",
+        "model.posterior",
+        "sampler.posterior",
+        "sampler.last_step",
+        "sampler.latent",
+    ),
+    "unet": (
+        "model.schedule",
+        "model.T",
+        "model.target",
+        "model.lambda_kl",
+        "model.lambda_bce",
+        "model.posterior",
+        "model.time_sampling",
+        "model.masks_per_image",
+        "sampler.",
+    ),
+}
+
 _AT_LEAST = {
     "seed": 0,
     "model.T": 1,
@@ -231,6 +257,7 @@ def check(config: TrainConfig) -> TrainConfig:
             raise InputError(f"{flag(name)}: expected at least {least}, found {value}")
     if not config.model.lambda_kl + config.model.lambda_bce > 0:
         raise InputError("--model.lambda-kl and --model.lambda-bce: expected at least one above 0, found both 0")
+    _refuse_unused(config)
     if not config.optim.ema_decay < 1:
         raise InputError(f"{flag('optim.ema_decay')}: expected less than 1, found {config.optim.ema_decay}")
     cosine = config.optim.decay == "cosine"
@@ -245,6 +272,18 @@ def check(config: TrainConfig) -> TrainConfig:
             f"found {config.optim.decay_steps}"
         )
     return config
+
+
+def _refuse_unused(config: TrainConfig) -> None:
+    method, defaults = config.model.method, dict(flatten(TrainConfig()))
+    for name, value in flatten(config):
+        if UNUSED[method] and name.startswith(UNUSED[method]) and value != defaults[name]:
+            raise InputError(
+                f"{flag(name)}: expected its default, {defaults[name]}, with --model.method {method}, "
+                f"which does not use it, found {value}"
+            )
+    if method == "gaussian" and config.model.target == "prior":
+        raise InputError("--model.target: expected noise or mask with --model.method gaussian, found prior")
 
 
 def flag(name: str) -> str:

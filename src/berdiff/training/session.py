@@ -74,7 +74,7 @@ def refuse_another(config: TrainConfig, run: Path) -> None:
 
 
 def open_session(config: TrainConfig, make: Make | None = None) -> Session:
-    """`make` builds the Segmenter to train; without it, BerDiff as `config.model` says."""
+    """`make` builds the Segmenter to train; without it, the method that `config.model` says."""
     keep_freed_memory()
     fabric = make_fabric(config.engine)
     with fabric.rank_zero_first():  # the embedded store is made on first use
@@ -102,21 +102,9 @@ def make_segmenter(config: TrainConfig, store: Store, size: tuple[int, int]) -> 
     model = config.model
     network = {"preset": model.preset, "image_channels": len(store.channels), "targets": len(store.targets)}
     try:
-        segmenter = model_folder.build(
-            {
-                "method": "berdiff",
-                "network": network,
-                "schedule": {"name": model.schedule, "T": model.T},
-                "target": model.target,
-                "lambda_kl": model.lambda_kl,
-                "lambda_bce": model.lambda_bce,
-                "posterior": model.posterior,
-                "time_sampling": model.time_sampling,
-                "masks_per_image": model.masks_per_image,
-                "sampler": asdict(config.sampler) | {"steps": as_steps(config.sampler.steps)},
-            }
-        )
-        time_grid(model.T, segmenter.sampler.steps, segmenter.sampler.spacing)
+        segmenter = model_folder.build(method_config(config, network))
+        if model.method != "unet":
+            time_grid(model.T, segmenter.sampler.steps, segmenter.sampler.spacing)
     except ValueError as error:
         raise InputError(f"--model, --sampler: {error}") from error
     stride = segmenter.network.stride
@@ -127,6 +115,25 @@ def make_segmenter(config: TrainConfig, store: Store, size: tuple[int, int]) -> 
         )
     segmenter.about = about(store, size)
     return segmenter
+
+
+def method_config(config: TrainConfig, network: dict[str, Any]) -> dict[str, Any]:
+    """What `methods.folder.build` takes; only what the method uses (`config.check` has refused the rest)."""
+    model = config.model
+    if model.method == "unet":
+        return {"method": "unet", "network": network}
+    shared = {
+        "method": model.method,
+        "network": network,
+        "schedule": {"name": model.schedule, "T": model.T},
+        "target": model.target,
+        "time_sampling": model.time_sampling,
+        "masks_per_image": model.masks_per_image,
+        "sampler": asdict(config.sampler) | {"steps": as_steps(config.sampler.steps)},
+    }
+    if model.method == "gaussian":
+        return shared
+    return shared | {"lambda_kl": model.lambda_kl, "lambda_bce": model.lambda_bce, "posterior": model.posterior}
 
 
 def about(store: Store, size: tuple[int, int]) -> dict[str, Any]:

@@ -1,0 +1,1 @@
+"""The paper's tables as commands: one file a table, one function a row."""
