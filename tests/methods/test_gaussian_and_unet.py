@@ -9,6 +9,10 @@ from torch import nn
 from berdiff.diffusion import gaussian
 from berdiff.diffusion.sampling import Sampler, sample_generators
 from berdiff.diffusion.schedule import linear
+from berdiff.errors import InputError
+from berdiff.evaluation.evaluate import Settings
+from berdiff.evaluation.search import search
+from berdiff.methods.export import export_onnx
 from berdiff.methods.folder import load, save
 from berdiff.methods.gaussian import GaussianDiff
 from berdiff.methods.segmenter import Segmenter
@@ -185,6 +189,18 @@ def test_what_belongs_to_the_other_kernel_is_refused():
         model.sample(image, 1, generator(), Sampler(steps=2, last_step="sample"))
     with pytest.raises(ValueError, match="latent: expected 'pixel' for Gaussian diffusion, found 'shared'"):
         model.sample(image, 1, generator(), Sampler(steps=2, latent="shared"))
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "unet"])
+def test_export_describes_bernoulli_steps_only(kind, tmp_path):
+    with pytest.raises(InputError, match=f"the model: expected the method berdiff, found {kind}"):
+        export_onnx(real(kind), (16, 16), tmp_path / "onnx")
+    assert not (tmp_path / "onnx").exists()
+
+
+def test_a_method_without_steps_has_no_sampler_to_search(tmp_path):
+    with pytest.raises(InputError, match="the model: expected a diffusion method"):
+        search(real("unet"), None, tmp_path, Settings(), [2])  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("model", [GaussianDiff(Pixelwise(), linear(10)), PlainUNet(Pixelwise())])

@@ -59,6 +59,8 @@ def search(
     """For each number of steps all that was tried, the best first; written to OUT/search.md. Goes on where it was."""
     if not counts or min(counts) < 1:
         raise InputError(f"--counts: expected numbers of steps of at least 1, found {list(counts)}")
+    if not hasattr(segmenter, "schedule"):
+        raise InputError("the model: expected a diffusion method with a sampler to search, found one without")
     found: dict[int, list[Tried]] = {}
     for count in counts:
         tried: dict[Sampler, Tried] = {}

@@ -24,6 +24,8 @@ _NEEDED = ("onnx", "onnxscript", "onnxruntime")
 
 def export_onnx(segmenter: Any, size: tuple[int, int], out: Path) -> dict[str, Any]:
     """Write encode.onnx, denoise.onnx and export.json into `out`, a new folder; returns what export.json says."""
+    if (method := segmenter.config()["method"]) != "berdiff":  # what is described are Bernoulli steps
+        raise InputError(f"the model: expected the method berdiff, found {method}")
     for package in _NEEDED:
         if find_spec(package) is None:
             raise InputError(f"{package}: expected the packages of `pip install berdiff[onnx]`, found it missing")
