@@ -86,7 +86,7 @@ def test_a_model_in_a_run_knows_the_run_and_one_by_itself_does_not(made, tmp_pat
         (["--split", "val"], "expected cases in the split 'val', found none"),
         (["--split", "holdout"], "split: expected one of train, val, test or all, found 'holdout'"),
         (["--sigma", "2"], "--sigma: expected a share of the largest value in [0, 1], found 2.0"),
-        (["--steps", "21"], "the model cannot sample these images: steps: expected 1 <= steps <= T = 20, found 21"),
+        (["--steps", "21"], "--steps: expected 1 <= steps <= T = 20, found 21"),
         (["--crop", "25"], "--crop: expected 1 to 24, the size of the images, found 25"),
         (["--crop", "18"], "the model cannot sample these images: image: expected height and width in multiples of 4"),
         (["--limit", "0"], "--limit: expected at least 1 case, found 0"),

@@ -14,7 +14,7 @@ RNG = np.random.default_rng(0)
 IMAGE = RNG.random((16, 16), np.float32)
 
 
-def by_hand(model, image: np.ndarray, key: str, n: int, seed: int, steps: int = 10) -> np.ndarray:
+def by_hand(model, image: np.ndarray, key: str, n: int, seed: int, steps: int = 3) -> np.ndarray:
     """One image straight through the segmenter."""
     generators = sample_generators(seed, [key], n)
     drawn = model.segmenter.sample(torch.from_numpy(image)[None, None], n, generators, Sampler(steps))

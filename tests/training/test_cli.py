@@ -47,7 +47,7 @@ def test_train_resume_and_load(store: Path, tmp_path: Path, capsys: pytest.Captu
     samples = segmenter.sample(torch.rand(1, 1, 16, 16), 2, torch.Generator().manual_seed(0))
     assert samples.shape == (1, 2, 1, 16, 16)
     assert main([*command, "--optim.lr", "3"]) == 2
-    assert "--optim.lr: 0.001 -> 3.0" in capsys.readouterr().err
+    assert "--optim.lr: 0.002 -> 3.0" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

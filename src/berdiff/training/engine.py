@@ -17,7 +17,7 @@ METHODS = ("loss", "sample")  # of a Segmenter; both must pass through what Fabr
 
 
 def make_fabric(config: EngineConfig) -> Fabric:
-    """Fabric with these settings, launched: after this line the code runs in every process."""
+    """Fabric with these settings; after its `launch()` the code runs in every process."""
     if config.threads is not None:
         torch.set_num_threads(config.threads)
     strategy = ModelParallelStrategy(_shard) if config.strategy == "fsdp" else config.strategy
@@ -32,7 +32,6 @@ def make_fabric(config: EngineConfig) -> Fabric:
     except (ValueError, RuntimeError, ModuleNotFoundError, AttributeError) as error:
         first_line = str(error).strip().splitlines()[0]
         raise InputError(f"--engine: expected settings that fit this machine, found: {first_line}") from error
-    fabric.launch()
     return fabric
 
 

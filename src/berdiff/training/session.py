@@ -1,5 +1,6 @@
 """From a configuration and two addresses to a running trainer."""
 
+import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -14,12 +15,11 @@ from berdiff.data.augment import window
 from berdiff.data.dataset import SliceDataset
 from berdiff.data.hounsfield import LUNG_WINDOW
 from berdiff.data.store import Store, open_store
-from berdiff.diffusion.sampling import time_grid
 from berdiff.errors import InputError
 from berdiff.evaluation.evaluate import Settings, choose
 from berdiff.memory import keep_freed_memory
 from berdiff.methods import folder as model_folder
-from berdiff.methods.sampler import as_steps
+from berdiff.methods.sampler import as_steps, choose_sampler
 from berdiff.training.batches import Batches
 from berdiff.training.checkpoint import is_leftover
 from berdiff.training.config import TrainConfig, check, differences, load
@@ -76,12 +76,16 @@ def refuse_another(config: TrainConfig, run: Path) -> None:
 def open_session(config: TrainConfig, make: Make | None = None) -> Session:
     """`make` builds the Segmenter to train; without it, the method that `config.model` says."""
     keep_freed_memory()
+    make = make or make_segmenter
     fabric = make_fabric(config.engine)
+    if config.engine.devices != "1" and "LOCAL_RANK" not in os.environ:
+        # this process will launch the others: what is wrong is better said once, before there are several
+        dataset = _dataset(config, open_store(config.data.store))
+        make(config, dataset.store, dataset.size)
+    fabric.launch()
     with fabric.rank_zero_first():  # the embedded store is made on first use
         store = open_store(config.data.store)
-    data = config.data
-    raters = "random" if config.model.masks_per_image == 1 else "repeat"
-    dataset = SliceDataset(store, data.split, raters, data.crop, data.augment, config.seed, data.shift)
+    dataset = _dataset(config, store)
     batches = Batches(
         dataset,
         config.loop.batch_size,
@@ -89,12 +93,18 @@ def open_session(config: TrainConfig, make: Make | None = None) -> Session:
         config.seed,
         fabric.global_rank,
         fabric.world_size,
-        data.prefetch,
+        config.data.prefetch,
         pin=fabric.device.type == "cuda",
     )
     cases = read_cases(store, config, dataset.size) if config.validation.every else None
     torch.manual_seed(config.seed)  # the first weights, the same in every process
-    return Session(config, fabric, (make or make_segmenter)(config, store, dataset.size), batches, cases)
+    return Session(config, fabric, make(config, store, dataset.size), batches, cases)
+
+
+def _dataset(config: TrainConfig, store: Store) -> SliceDataset:
+    data = config.data
+    raters = "random" if config.model.masks_per_image == 1 else "repeat"
+    return SliceDataset(store, data.split, raters, data.crop, data.augment, config.seed, data.shift)
 
 
 def make_segmenter(config: TrainConfig, store: Store, size: tuple[int, int]) -> Any:
@@ -103,10 +113,10 @@ def make_segmenter(config: TrainConfig, store: Store, size: tuple[int, int]) -> 
     network = {"preset": model.preset, "image_channels": len(store.channels), "targets": len(store.targets)}
     try:
         segmenter = model_folder.build(method_config(config, network))
-        if model.method != "unet":
-            time_grid(model.T, segmenter.sampler.steps, segmenter.sampler.spacing)
     except ValueError as error:
-        raise InputError(f"--model, --sampler: {error}") from error
+        raise InputError(f"--model: {error}") from error
+    if model.method != "unet":
+        choose_sampler(segmenter)  # refuses steps that the schedule does not have
     stride = segmenter.network.stride
     if size[0] % stride or size[1] % stride:
         raise InputError(
