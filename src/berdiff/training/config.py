@@ -23,6 +23,8 @@ class ModelConfig:
     """Bernoulli diffusion, Gaussian diffusion (no lambda, posterior, last step, latent), or a plain U-net (a preset)"""
     preset: str = "small"
     """the network: fast or fast-tiny (encode once), or the paper's U-Net: paper-128, paper-224, small, tiny"""
+    init: str | None = None
+    """begin from the weights of this run, model folder or bundled name, of the same network"""
     schedule: Literal["linear", "cosine", "power1.5", "power2.5", "power4"] = "linear"
     """noise schedule"""
     T: Annotated[int, tyro.conf.arg(name="T")] = 1000

@@ -115,6 +115,8 @@ def make_segmenter(config: TrainConfig, store: Store, size: tuple[int, int]) -> 
         segmenter = model_folder.build(method_config(config, network))
     except ValueError as error:
         raise InputError(f"--model: {error}") from error
+    if model.init is not None:
+        begin_from(segmenter, model.init)
     if model.method != "unet":
         choose_sampler(segmenter)  # refuses steps that the schedule does not have
     stride = segmenter.network.stride
@@ -125,6 +127,15 @@ def make_segmenter(config: TrainConfig, store: Store, size: tuple[int, int]) -> 
         )
     segmenter.about = about(store, size)
     return segmenter
+
+
+def begin_from(segmenter: Any, path_or_name: str) -> None:
+    """Give it the weights of another model, to train on from there."""
+    other = model_folder.load(path_or_name)
+    ours, theirs = segmenter.network.config(), other.network.config()
+    if ours != theirs:
+        raise InputError(f"--model.init: expected a model with the network {ours}, found {theirs} in {path_or_name}")
+    segmenter.load_state_dict(other.state_dict())
 
 
 def method_config(config: TrainConfig, network: dict[str, Any]) -> dict[str, Any]:
