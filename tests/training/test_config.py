@@ -46,6 +46,7 @@ def test_every_field_is_a_flag() -> None:
     other = {bool: lambda v: not v, int: lambda v: v + 1, float: lambda v: v + 0.5, str: lambda v: v + "x"}
     choices = {
         "model.method": "gaussian",
+        "model.init": "runs/first",
         "model.schedule": "cosine",
         "model.target": "mask",
         "model.posterior": "marginal",
