@@ -11,11 +11,13 @@ from berdiff.diffusion.schedule import make_schedule
 from berdiff.errors import InputError
 from berdiff.evaluation import search as module
 from berdiff.evaluation.evaluate import Settings
-from berdiff.evaluation.search import LAST, SIGMAS, grid, search
+from berdiff.evaluation.search import ENDS, LAST, SIGMAS, grid, search
 from berdiff.methods.berdiff import BerDiff
 from berdiff.methods.folder import load, save
 from berdiff.networks.build import make_network
 from training.standin import make_store
+
+COUNT = len(ENDS) + len(LAST) + len(SIGMAS) - 1  # the best so far, sigma 1, is not judged again
 
 
 def test_a_grid_falls_evenly_from_T_to_where_the_last_step_begins() -> None:
@@ -46,11 +48,12 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> list[Sampler]:
 def test_one_setting_after_the_other_from_the_best_so_far(judged: list[Sampler], tmp_path: Path) -> None:
     model = BerDiff(make_network("fast-tiny"), make_schedule("linear", 1000))
     found = search(model, None, tmp_path, Settings(samples=4), (3,))  # type: ignore[arg-type]
-    assert len(judged) == len(set(judged)) == len(LAST) + 3 + len(SIGMAS) - 1, "nothing is judged twice"
+    assert len(judged) == len(set(judged)) == COUNT, "nothing is judged twice"
     best = Sampler((1000, 650, 300), last_step="sample", latent="shared", sigma=0.5)
     assert found[3][0].sampler == best
     assert [t.ged_unbiased for t in found[3]] == sorted(t.ged_unbiased for t in found[3])
-    assert judged[: len(LAST)] == [Sampler(grid(1000, 3, last)) for last in LAST]
+    assert [(s.last_step, s.latent) for s in judged[: len(ENDS)]] == list(ENDS), "what is drawn comes first"
+    assert {s.steps for s in judged[: len(ENDS)]} == {(1000, 667, 333)}, "on even steps"
     first_row = (tmp_path / "search.md").read_text().splitlines()[2]
     assert first_row.startswith("| 3 | 300 | sample | shared | 0.5 |")
 
@@ -63,7 +66,7 @@ def test_the_command_keeps_the_best_as_the_models_own(tmp_path: Path, capsys: py
     argv = [str(own), "--data", str(store), "--out", str(tmp_path / "s"), "--counts", "2", "--samples", "2"]
     command([*argv, "--limit", "3", "--keep", "2", "--json"])
     tried = json.loads(capsys.readouterr().out)["2"]
-    assert len(tried) == len(LAST) + 3 + len(SIGMAS) - 1
+    assert len(tried) == COUNT - 1, "even steps of two are one of LAST"
     after = load(own)
     best = tried[0]["sampler"]
     assert after.sampler == Sampler(**{**best, "steps": tuple(best["steps"])})

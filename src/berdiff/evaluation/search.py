@@ -1,7 +1,7 @@
 """Which sampler suits a trained model: tried on a validation split, one setting after the other, by unbiased GED.
 
-Biased GED would favour whatever makes few samples look alike; and near alpha_bar = 1 there is nothing left to decide,
-so where the last step begins is the first thing to look for.
+Biased GED would favour whatever makes few samples look alike. What is drawn matters most (few steps want one latent a
+mask), so that comes first; then where the last step begins, for near alpha_bar = 1 there is nothing left to decide.
 """
 
 from collections.abc import Callable, Sequence
@@ -73,8 +73,10 @@ def search(
                     say(f"{_name(sampler)}: unbiased GED {tried[sampler].ged_unbiased:.4f}")
             return min(tried, key=lambda sampler: tried[sampler].ged_unbiased)
 
-        best = judge([Sampler(grid(segmenter.schedule.T, count, last)) for last in LAST])
-        best = judge([replace(best, last_step=last_step, latent=latent) for last_step, latent in ENDS])
+        T = segmenter.schedule.T
+        uniform = grid(T, count, 1 / count)
+        best = judge([Sampler(uniform, last_step=last_step, latent=latent) for last_step, latent in ENDS])
+        best = judge([replace(best, steps=grid(T, count, last)) for last in LAST])
         judge([replace(best, sigma=sigma) for sigma in SIGMAS])
         found[count] = sorted(tried.values(), key=lambda t: t.ged_unbiased)
     write_text(out / "search.md", markdown(found, settings.samples))
