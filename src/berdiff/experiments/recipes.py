@@ -9,6 +9,7 @@ from berdiff.training.config import (
     LoopConfig,
     ModelConfig,
     OptimConfig,
+    SamplerConfig,
     TrainConfig,
     ValidationConfig,
 )
@@ -67,6 +68,7 @@ def lidc_cpu() -> TrainConfig:
     return TrainConfig(
         recipe="lidc-cpu",
         model=_fast("fast"),
+        sampler=_few_steps(),
         data=DataConfig(crop=64, augment=True, shift=0),  # nodules sit in the middle of their crops, and that tells
         optim=OptimConfig(lr=1e-3, warmup_steps=100, decay="cosine", decay_steps=3600, clip_norm=1.0, ema_decay=0.998),
         loop=LoopConfig(batch_size=16, max_steps=3600, checkpoint_every=300, log_every=50),
@@ -103,6 +105,7 @@ def demo() -> TrainConfig:
     return TrainConfig(
         recipe="demo",
         model=_fast("fast-tiny"),
+        sampler=_few_steps(),
         data=DataConfig(crop=64, augment=True, shift=0),
         optim=OptimConfig(lr=2e-3, warmup_steps=50, clip_norm=1.0, ema_decay=0.99),
         loop=LoopConfig(batch_size=16, max_steps=20_000, max_minutes=5, checkpoint_every=200, log_every=20),
@@ -121,6 +124,11 @@ def _fast(preset: str) -> ModelConfig:
         time_sampling="stratified",
         masks_per_image=8,
     )
+
+
+def _few_steps() -> SamplerConfig:
+    """What `berdiff search` chose for `lidc` on the validation split: better than the paper's ten, in half the time."""
+    return SamplerConfig(steps=(5,), latent="shared")
 
 
 def _two_cores() -> EngineConfig:
