@@ -24,7 +24,7 @@ from berdiff.errors import InputError
 from berdiff.experiments.tables import kernel, methods, sampling, scale
 from berdiff.experiments.tables.plan import plan
 from berdiff.experiments.tables.registry import TABLES
-from berdiff.experiments.tables.row import Claim
+from berdiff.experiments.tables.row import Claim, only
 from berdiff.experiments.tables.run import run_table
 from berdiff.experiments.tables.scale import Scale
 from berdiff.methods import folder as model_folder
@@ -231,6 +231,26 @@ def test_a_given_model_is_judged_by_every_rule_on_nested_slices(address: str, wh
     assert model in (tmp_path / "table/table.md").read_text()
 
 
+def test_some_rows_are_a_table_of_those_rows_and_their_claims(address: str, whole: Path, tmp_path: Path) -> None:
+    few = only(TABLES["sampling"], tiny(address), ("dd*-2", "ddim-1-10"))
+    assert [row(tiny(address)).name for row in few.rows if "ddim-1" in row(tiny(address)).name] == [
+        "ddim-1-2",
+        "ddim-1-10",
+    ]
+    assert {(claim.better, claim.worse) for claim in few.claims} == {
+        ("ddim-1-2", "ddpm-soft-2"),
+        ("ddim-1-10", "ddim-1-2"),
+        ("ddpm-marginal-2", "ddpm-soft-2"),
+        ("ddim-1-2", "ddim-0-2"),
+        ("ddim-shared-2", "ddim-1-2"),
+    }
+    one = only(TABLES["sampling"], tiny(address), ("ddim-1-2",))
+    run_table(one, tiny(address), open_store(address), tmp_path / "t", 1, str(whole / "runs/bernoulli-seed-0"))
+    text = (tmp_path / "t/table.md").read_text()
+    assert "DDIM, sigma 1 | 2 | ours" in text
+    assert "Claims" not in text
+
+
 def test_rows_of_one_model_train_it_once(address: str, tmp_path: Path) -> None:
     rows = (sampling.row_of("ddpm-soft", 2), sampling.row_of("ddim-1", 2))
     table = replace(sampling.TABLE, rows=rows, claims=())
@@ -327,6 +347,7 @@ def test_dry_run_checks_and_writes_nothing(address: str, tmp_path: Path, capsys)
         (["losses", "--slices", "0"], "--slices: expected at least 1, found 0"),
         (["losses", "--model", "lidc"], "--model: expected none for the table losses"),
         (["sampling", "--model", "lidc", "--seeds", "2"], "--seeds: expected 1 with --model"),
+        (["losses", "--rows", "kl", "ce"], "--rows: expected rows of losses (kl, bce, both, mask), found ce"),
     ],
 )
 def test_bad_input_is_one_sentence(address: str, options, words: str, capsys, tmp_path: Path) -> None:

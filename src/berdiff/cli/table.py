@@ -23,6 +23,7 @@ def table(
     minutes: float | None = None,
     steps: int | None = None,
     slices: int | None = None,
+    rows: tuple[str, ...] = (),
     model: str | None = None,
     device: str = "cpu",
     dry_run: bool = False,
@@ -40,6 +41,7 @@ def table(
         minutes: with cpu, of each training: 10 by default, at most 15
         steps: with cpu, of each training instead of minutes: can be repeated exactly
         slices: judge at most so many in any row; default: by the sampler's steps, 300 to 24 (cpu), or all (paper)
+        rows: only these, by name, * standing for anything; default: all (--dry-run lists them)
         model: with sampling, a trained run or model to judge instead of training one
         device: to judge on: cpu, cuda, ...; training takes what it finds
         dry_run: check everything and print what would be done; write nothing
@@ -49,6 +51,7 @@ def table(
     from berdiff.experiments.tables import scale as scales
     from berdiff.experiments.tables.plan import plan
     from berdiff.experiments.tables.registry import TABLES
+    from berdiff.experiments.tables.row import only
     from berdiff.experiments.tables.run import Interrupted, run_table
     from berdiff.training.stop import RunStopped
 
@@ -62,6 +65,8 @@ def table(
         raise InputError("--minutes and --steps: expected none with --scale paper, whose iterations are the paper's")
     else:
         size = scales.paper(store, data, slices, device)
+    if rows:
+        chosen = only(chosen, size, rows)
     count = seeds if seeds is not None else chosen.seeds if model is None else 1
     if dry_run:
         _show_plan(plan(chosen, size, store, out, count, model), json_)

@@ -2,8 +2,10 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from typing import Any
 
+from berdiff.errors import InputError
 from berdiff.evaluation.evaluate import Settings
 from berdiff.experiments.tables.scale import Scale
 from berdiff.training.config import ModelConfig, SamplerConfig, TrainConfig
@@ -49,6 +51,17 @@ class Table:
     seeds: int = 1  # unless asked otherwise
     others: Mapping[str, Figures] | None = None  # rows of the paper's table that we do not have
     takes_model: bool = False  # whether all rows may judge one given model instead of training it
+
+
+def only(table: Table, scale: Scale, patterns: tuple[str, ...]) -> Table:
+    """The table of the rows that some pattern fits, and of the claims that are about them."""
+    names = {row: row(scale).name for row in table.rows}
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in names.values()):
+            raise InputError(f"--rows: expected rows of {table.name} ({', '.join(names.values())}), found {pattern}")
+    kept = {row: name for row, name in names.items() if any(fnmatchcase(name, pattern) for pattern in patterns)}
+    claims = tuple(claim for claim in table.claims if {claim.better, claim.worse} <= set(kept.values()))
+    return replace(table, rows=tuple(kept), claims=claims)
 
 
 def with_model(config: TrainConfig, **model: Any) -> TrainConfig:

@@ -61,7 +61,8 @@ def claim_cells(result: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
 
 def markdown(result: dict[str, Any]) -> str:
     lines = [f"# {result['title']}", "", *pipes(*cells(result)), "", *(f"- {line}" for line in result["caption"]), ""]
-    lines += ["## Claims, on the slices that both rows have (paired)", "", *pipes(*claim_cells(result)), ""]
+    if result["claims"]:
+        lines += ["## Claims, on the slices that both rows have (paired)", "", *pipes(*claim_cells(result)), ""]
     return "\n".join(lines)
 
 
