@@ -231,6 +231,19 @@ def test_a_given_model_is_judged_by_every_rule_on_nested_slices(address: str, wh
     assert model in (tmp_path / "table/table.md").read_text()
 
 
+def test_what_another_table_has_done_is_taken_from_there(address: str, whole: Path, tmp_path: Path) -> None:
+    """BCE + KL is a row of both tables; taken over, it leaves the same figures as when made anew."""
+    own, lent = tmp_path / "own", tmp_path / "lent"
+    make("losses", address, own)
+    run_table(TABLES["losses"], tiny(address), open_store(address), lent, 1, also=(whole,))
+    assert not (lent / "runs/both-seed-0").exists()
+    assert (lent / "runs/mask-seed-0").is_dir()
+    for name in TEXTS:
+        assert (lent / name).read_text() == (own / name).read_text()
+    assert json.loads((lent / "evaluations/both-seed-0/metrics.json").read_text())["model"] == "both-seed-0"
+    make("losses", address, lent)  # what was taken is its own now
+
+
 def test_some_rows_are_a_table_of_those_rows_and_their_claims(address: str, whole: Path, tmp_path: Path) -> None:
     few = only(TABLES["sampling"], tiny(address), ("dd*-2", "ddim-1-10"))
     assert [row(tiny(address)).name for row in few.rows if "ddim-1" in row(tiny(address)).name] == [
@@ -347,6 +360,7 @@ def test_dry_run_checks_and_writes_nothing(address: str, tmp_path: Path, capsys)
         (["losses", "--slices", "0"], "--slices: expected at least 1, found 0"),
         (["losses", "--model", "lidc"], "--model: expected none for the table losses"),
         (["sampling", "--model", "lidc", "--seeds", "2"], "--seeds: expected 1 with --model"),
+        (["losses", "--also", "nowhere"], "--also: expected the folder of a table with models in it, found nowhere"),
         (["losses", "--rows", "kl", "ce"], "--rows: expected rows of losses (kl, bce, both, mask), found ce"),
     ],
 )

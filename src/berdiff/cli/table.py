@@ -25,6 +25,7 @@ def table(
     slices: int | None = None,
     rows: tuple[str, ...] = (),
     model: str | None = None,
+    also: tuple[Path, ...] = (),
     device: str = "cpu",
     dry_run: bool = False,
     json_: Annotated[bool, tyro.conf.arg(name="json")] = False,
@@ -43,6 +44,7 @@ def table(
         slices: judge at most so many in any row; default: by the sampler's steps, 300 to 24 (cpu), or all (paper)
         rows: only these, by name, * standing for anything; default: all (--dry-run lists them)
         model: with sampling, a trained run or model to judge instead of training one
+        also: folders of other tables: what was trained or judged there in the very same way is copied, not done again
         device: to judge on: cpu, cuda, ...; training takes what it finds
         dry_run: check everything and print what would be done; write nothing
         json_: print JSON instead of tables
@@ -74,7 +76,15 @@ def table(
     try:
         with redirect_stdout(sys.stderr):  # what trainings say; the table alone is the output
             result = run_table(
-                chosen, size, store, out, count, model, lambda line: print(line, file=sys.stderr, flush=True), progress
+                chosen,
+                size,
+                store,
+                out,
+                count,
+                model,
+                lambda line: print(line, file=sys.stderr, flush=True),
+                progress,
+                also,
             )
     except Interrupted as reason:
         leave_if_signalled(str(reason))

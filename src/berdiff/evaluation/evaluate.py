@@ -52,8 +52,8 @@ def evaluate(
 ) -> dict[str, Any]:
     """Evaluate into the folder `out` and return what its metrics.json holds."""
     chosen = choose(store, settings)
-    identity = _identity(segmenter, store, settings, name)
-    record = Record(out, identity)
+    what = identity(segmenter, store, settings, name)
+    record = Record(out, what)
     if (finished := record.result()) is not None:
         progress(len(chosen), len(chosen))
         return finished
@@ -66,7 +66,7 @@ def evaluate(
         done += len(batches[number])
         progress(done, len(chosen))
     columns, references = record.gathered(len(batches))
-    result = _result(columns, references, store, identity)
+    result = _result(columns, references, store, what)
     record.finish(columns, markdown(result), result)
     return result
 
@@ -113,7 +113,7 @@ def _one_batch(
     return columns, references, scored.samples if settings.save_samples else None
 
 
-def _identity(segmenter: Segmenter, store: Store, settings: Settings, name: str) -> dict[str, Any]:
+def identity(segmenter: Segmenter, store: Store, settings: Settings, name: str) -> dict[str, Any]:
     """What must be the same for an evaluation to go on, in plain JSON types."""
     weights = hashlib.sha256()
     for key, value in sorted(segmenter.state_dict().items()):  # type: ignore[attr-defined]

@@ -8,25 +8,26 @@ OUT/table.md, .csv, .png, .json
 Every part is skipped where it is done and goes on where it was, so the same command finishes a table that was killed.
 """
 
-import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from berdiff.data.store import Store
 from berdiff.errors import InputError
 from berdiff.evaluation.compare import load as load_evaluation
-from berdiff.evaluation.evaluate import evaluate
+from berdiff.evaluation.evaluate import evaluate, identity
 from berdiff.evaluation.models import open_model
+from berdiff.experiments.tables.borrow import borrow_evaluation, borrow_model, check_tables
 from berdiff.experiments.tables.figures import Done, figures
 from berdiff.experiments.tables.row import Row, Table
 from berdiff.experiments.tables.scale import Scale
+from berdiff.experiments.tables.trained import differences, read_trained, write_trained
 from berdiff.experiments.tables.write import write
-from berdiff.files import whole_folder, write_text
-from berdiff.training.config import TrainConfig, flag
+from berdiff.files import whole_folder
+from berdiff.training.config import TrainConfig
 from berdiff.training.config import load as load_config
 from berdiff.training.runs import read_run
 from berdiff.training.session import train, with_absolute_store
@@ -34,7 +35,6 @@ from berdiff.training.session import train, with_absolute_store
 Say = Callable[[str], None]
 Progress = Callable[[str], AbstractContextManager[Callable[[int, int], None]]]
 """(what is done) -> a context that gives a function to be told (done, total)."""
-TRAINED = "trained.json"
 
 
 class Interrupted(Exception):
@@ -54,9 +54,12 @@ def run_table(
     model: str | None = None,
     say: Say = lambda line: None,
     progress: Progress = silent,
+    also: Sequence[Path] = (),
 ) -> dict[str, Any]:
-    """All of OUT; returns what table.json holds. With `model`, all rows judge it and nothing is trained."""
+    """All of OUT; returns what table.json holds. With `model`, all rows judge it and nothing is trained. What the
+    tables in the folders `also` have done in the same way is copied from there."""
     check_request(table, seeds, model)
+    check_tables(also)
     rows = [row(scale) for row in table.rows]
     done: list[Done] = []
     for number, row in enumerate(rows, 1):
@@ -64,10 +67,10 @@ def run_table(
         for seed in range(seeds):
             name = f"{row.name}-seed-{seed}"
             say(f"row {number} of {len(rows)}, {', '.join(row.label)}, seed {seed}")
-            path = Path(model) if model is not None else trained(row, seed, out)
-            steps.append(None if model is not None else _trained(path)["step"])
+            path = Path(model) if model is not None else trained(row, seed, out, also)
+            steps.append(None if model is not None else read_trained(path)["step"])
             folder = out / "evaluations" / name
-            _judge(row, path, model is not None, store, folder, name, progress)
+            _judge(row, path, model is not None, store, folder, name, progress, also)
             parts.append(load_evaluation(folder, name))
         done.append(Done(row, parts, steps))
     result = figures(table, scale, store, done, seeds, model)
@@ -84,12 +87,14 @@ def check_request(table: Table, seeds: int, model: str | None) -> None:
         raise InputError(f"--seeds: expected 1 with --model, which is not trained again, found {seeds}")
 
 
-def trained(row: Row, seed: int, out: Path) -> Path:
+def trained(row: Row, seed: int, out: Path, also: Sequence[Path] = ()) -> Path:
     """The folder of the row's model, after its training, which begins, goes on or is done."""
     config = with_absolute_store(replace(row.config, seed=seed))
     kept = out / "models" / row.kept(seed)
     if kept.is_dir():
         _refuse_other(kept, config)
+        return kept
+    if borrow_model(kept, config, also):
         return kept
     run = out / "runs" / f"{row.run}-seed-{seed}"
     _refuse_longer(run, config)
@@ -100,46 +105,33 @@ def trained(row: Row, seed: int, out: Path) -> Path:
     with whole_folder(kept) as part:  # a longer row of the same run will move the run's own model on
         for file in ("config.json", "model.safetensors"):
             shutil.copyfile(run / "model" / file, part / file)
-        write_text(part / TRAINED, json.dumps({"step": end["step"], "config": asdict(config)}, indent=2) + "\n")
+        write_trained(part, end["step"], config)
     return kept
 
 
-def _judge(row: Row, path: Path, given: bool, store: Store, folder: Path, name: str, progress: Progress) -> None:
+def _judge(
+    row: Row,
+    path: Path,
+    given: bool,
+    store: Store,
+    folder: Path,
+    name: str,
+    progress: Progress,
+    also: Sequence[Path],
+) -> None:
     settings = row.settings
     opened = open_model(path, settings.device)
     if given:  # it knows itself what it was trained on
         settings = replace(settings, crop=opened.crop)
+    borrow_evaluation(folder, identity(opened.segmenter, store, settings, name), also)
     with progress(f"judging {name}") as update:
         evaluate(opened.segmenter, store, folder, settings, name, update)
 
 
-def _trained(kept: Path) -> dict[str, Any]:
-    file = kept / TRAINED
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-        return {"step": int(content["step"]), "config": dict(content["config"])}
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{file}: expected how the model was trained, found {error!r}") from error
-
-
 def _refuse_other(kept: Path, config: TrainConfig) -> None:
     """InputError where the model at hand was trained otherwise than the row is now asked for."""
-    before, now = _flat(_trained(kept)["config"]), _flat(json.loads(json.dumps(asdict(config))))
-    free = ("recipe", "engine.", "data.prefetch", "loop.checkpoint_every", "loop.keep", "loop.log_every")
-    changed = [
-        f"{flag(name)}: there {before.get(name)}, now {value}"
-        for name, value in now.items()
-        if not name.startswith(free) and before.get(name) != value
-    ]
-    if changed:
+    if changed := differences(read_trained(kept)["config"], config):
         raise InputError(f"{kept}: expected a model trained as is asked now, found another ({'; '.join(changed)})")
-
-
-def _flat(plain: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    out: dict[str, Any] = {}
-    for name, value in plain.items():
-        out |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
-    return out
 
 
 def _refuse_longer(run: Path, config: TrainConfig) -> None:
