@@ -112,7 +112,7 @@ def caption(
     )
     if scale.split == "all":
         lines.append(
-            f"A SMOKE FIGURE: the store has no train and test split, so these {max(patients)} patients were trained on "
+            f"A SMOKE FIGURE: the store has no train and test split, so its patients ({max(patients)}) were trained on "
             "and judged; it shows that the command runs, and nothing about the methods."
         )
     return lines + [f"{note}." for note in store.notes]
