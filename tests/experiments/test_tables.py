@@ -339,6 +339,7 @@ def test_dry_run_checks_and_writes_nothing(address: str, tmp_path: Path, capsys)
     out = tmp_path / "out"
     entries = plan(TABLES["kernel"], tiny(address), open_store(address), out, 2)
     assert len(entries) == 8
+    assert entries[0]["row"] == "gaussian-short"  # as --rows takes it
     assert {entry["network_passes"] for entry in entries} == {2 * 16 * 10}
     assert {entry["state"] for entry in entries} == {"to do"}
     assert not out.exists()

@@ -30,7 +30,7 @@ def _entry(
     slices = len(choose(store, settings))
     steps = settings.sampler.steps if isinstance(settings.sampler.steps, int) else len(settings.sampler.steps)
     passes = slices if config.model.method == "unet" else slices * settings.samples * steps
-    entry: dict[str, Any] = {"row": ", ".join(row.label), "seed": seed}
+    entry: dict[str, Any] = {"row": row.name, "what": ", ".join(row.label), "seed": seed}
     if model is None:
         key = f"{config.model.method} {config.model.preset}"
         if key not in parameters:  # a network is made once, and only to see that it fits
