@@ -113,7 +113,7 @@ def _picture(result: dict[str, Any], path: Path) -> None:
         ax.set_yticklabels([", ".join(row["label"]) for row in rows])
         ax.grid(axis="x", alpha=0.3)
     figure.axes[0].invert_yaxis()
-    figure.axes[-1].legend(fontsize=8)
+    figure.axes[-1].legend(fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))  # beside the plot: rows fill it
     figure.suptitle(result["title"], fontsize=11)
     figure.supxlabel(fill(" ".join(result["caption"]), 130), fontsize=7, parse_math=False)
     with whole_file(path) as part:
