@@ -361,7 +361,10 @@ def test_dry_run_checks_and_writes_nothing(address: str, tmp_path: Path, capsys)
         (["losses", "--slices", "0"], "--slices: expected at least 1, found 0"),
         (["losses", "--model", "lidc"], "--model: expected none for the table losses"),
         (["sampling", "--model", "lidc", "--seeds", "2"], "--seeds: expected 1 with --model"),
-        (["losses", "--also", "nowhere"], "--also: expected the folder of a table with models in it, found nowhere"),
+        (
+            ["losses", "--also", "nowhere"],
+            "--also: expected the folder of a table with evaluations, found nowhere",
+        ),
         (["losses", "--rows", "kl", "ce"], "--rows: expected rows of losses (kl, bce, both, mask), found ce"),
     ],
 )

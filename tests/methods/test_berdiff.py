@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from ten_lines import TenLines
 from torch import nn
 
 from berdiff.diffusion.bernoulli import predict_y0, q_sample
@@ -12,25 +13,6 @@ from berdiff.methods.berdiff import BerDiff
 from berdiff.methods.diffusing import pick_readers
 from berdiff.methods.segmenter import Segmenter
 from berdiff.networks.build import make_network
-
-
-class TenLines(nn.Module):
-    """Any module with `encode`, `denoise` and `targets` serves."""
-
-    targets = 1
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv = nn.Conv2d(3, 1, 3, padding=1)
-
-    def encode(self, image):
-        return image
-
-    def denoise(self, y_t, t, features):
-        planes = torch.cat(
-            [y_t, features.unsqueeze(1).expand_as(y_t), (t / 1000)[..., None, None, None].expand_as(y_t)], 2
-        )
-        return self.conv(planes.flatten(0, 1)).reshape(y_t.shape)
 
 
 def generator(seed: int = 0) -> torch.Generator:

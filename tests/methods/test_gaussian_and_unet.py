@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from ten_lines import TenLines
 from torch import nn
 
 from berdiff.diffusion import gaussian
@@ -20,24 +21,7 @@ from berdiff.methods.unet import PlainUNet
 from berdiff.networks.build import make_network
 
 
-class Pixelwise(nn.Module):
-    """A network of one convolution on image, mask and step."""
-
-    targets = 1
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv = nn.Conv2d(3, 1, 3, padding=1)
-
-    def encode(self, image):
-        return image
-
-    def denoise(self, y_t, t, features):
-        planes = [y_t, features.unsqueeze(1).expand_as(y_t), (t / 1000)[..., None, None, None].expand_as(y_t)]
-        return self.conv(torch.cat(planes, 2).flatten(0, 1)).reshape(y_t.shape)
-
-
-class Exact(Pixelwise):
+class Exact(TenLines):
     """The best estimate there is for independent pixels that are 1 with the probability the image shows."""
 
     def __init__(self, target: str) -> None:
@@ -98,7 +82,7 @@ def test_ddim_without_noise_depends_on_y_T_alone_and_is_the_default():
 @pytest.mark.parametrize("target", ["noise", "mask"])
 def test_gaussian_loss_written_out(target):
     torch.manual_seed(0)
-    model = GaussianDiff(Pixelwise(), linear(1000), target=target)
+    model = GaussianDiff(TenLines(), linear(1000), target=target)
     image, masks = torch.rand(1, 1, 8, 8), (torch.rand(1, 1, 1, 8, 8) > 0.5).float()
     g = generator(5)
     torch.rand(1, 1, generator=g)  # the reader: there is only one
@@ -122,7 +106,7 @@ def test_noise_and_signal_estimates_are_each_others_inverse():
 
 def test_unet_says_what_the_network_says_of_the_image_alone():
     torch.manual_seed(0)
-    model = PlainUNet(Pixelwise())
+    model = PlainUNet(TenLines())
     image = torch.rand(2, 1, 8, 8)
     logits = torch.conv2d(image, model.network.conv.weight[:, 1:2], model.network.conv.bias, padding=1)
     samples = model.sample(image, 3, generator())
@@ -136,7 +120,7 @@ def test_unet_says_what_the_network_says_of_the_image_alone():
     torch.testing.assert_close(model.loss(image, masks, generator())["loss"], bce)
 
 
-@pytest.mark.parametrize("model", [GaussianDiff(Pixelwise(), linear(1000)), PlainUNet(Pixelwise())])
+@pytest.mark.parametrize("model", [GaussianDiff(TenLines(), linear(1000)), PlainUNet(TenLines())])
 def test_loss_falls_on_a_toy(model):
     assert isinstance(model, Segmenter)
     torch.manual_seed(0)
@@ -181,8 +165,8 @@ def test_round_trip(kind, tmp_path):
 
 def test_what_belongs_to_the_other_kernel_is_refused():
     with pytest.raises(ValueError, match="target: expected one of noise, mask for Gaussian diffusion, found 'prior'"):
-        GaussianDiff(Pixelwise(), linear(10), target="prior")  # type: ignore[arg-type]
-    model, image = GaussianDiff(Pixelwise(), linear(10)), torch.rand(1, 1, 8, 8)
+        GaussianDiff(TenLines(), linear(10), target="prior")  # type: ignore[arg-type]
+    model, image = GaussianDiff(TenLines(), linear(10)), torch.rand(1, 1, 8, 8)
     with pytest.raises(ValueError, match="posterior: expected 'soft' for Gaussian diffusion, found 'marginal'"):
         model.sample(image, 1, generator(), Sampler(steps=2, posterior="marginal"))
     with pytest.raises(ValueError, match="last_step: expected 'threshold' for Gaussian diffusion, found 'sample'"):
@@ -203,7 +187,7 @@ def test_a_method_without_steps_has_no_sampler_to_search(tmp_path):
         search(real("unet"), None, tmp_path, Settings(), [2])  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("model", [GaussianDiff(Pixelwise(), linear(10)), PlainUNet(Pixelwise())])
+@pytest.mark.parametrize("model", [GaussianDiff(TenLines(), linear(10)), PlainUNet(TenLines())])
 def test_bad_tensors_are_named(model):
     image, masks = torch.rand(2, 1, 8, 8), torch.zeros(2, 4, 1, 8, 8)
     with pytest.raises(ValueError, match=r"masks: expected .* found \(2, 1, 8, 8\)"):

@@ -3,6 +3,7 @@
 A kernel (Bernoulli, Gaussian) says only how a noisy mask is scored and how one walks back from noise.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
@@ -20,7 +21,7 @@ Estimate = Callable[[Tensor, int], Tensor]
 """(y_t `(B, n, K, H, W)`, t) -> what the network says, float32, like y_t."""
 
 
-class Diffusing(nn.Module):
+class Diffusing(nn.Module, ABC):
     """A `Segmenter` on any `Denoiser`; a kernel adds `_score`, `_walk` and `config`."""
 
     network: Any  # an nn.Module that keeps the Denoiser protocol
@@ -52,10 +53,11 @@ class Diffusing(nn.Module):
 
     # --- what a kernel adds ------------------------------------------------------------------------------------------
 
+    @abstractmethod
     def _score(self, image: Tensor, y0: Tensor, t: Tensor, generator: Generators) -> dict[str, Tensor]:
         """The terms of the loss at y0 `(B, N, K, H, W)` of 0/1 and t `(B, N)`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _walk(
         self,
         estimate: Estimate,
@@ -66,7 +68,6 @@ class Diffusing(nn.Module):
         callback: Callback | None,
     ) -> Tensor:
         """From noise of `shape` `(B, n, K, H, W)`, one generator a mask, to masks of 0 and 1."""
-        raise NotImplementedError
 
     # --- algorithm 1 -------------------------------------------------------------------------------------------------
 

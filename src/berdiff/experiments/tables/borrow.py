@@ -26,10 +26,8 @@ def borrow_model(kept: Path, config: TrainConfig, tables: Sequence[Path]) -> boo
     return False
 
 
-def borrow_evaluation(folder: Path, identity: dict[str, Any], tables: Sequence[Path]) -> bool:
-    """Whether some table has finished this very evaluation, whatever it calls the model; it is then in `folder` too."""
-    if folder.is_dir():  # begun or done
-        return False
+def borrow_evaluation(folder: Path, identity: dict[str, Any], tables: Sequence[Path]) -> None:
+    """Where some table has finished this very evaluation, whatever it calls the model: the same in `folder`."""
     for judged in _folders(tables, "evaluations", "metrics.json"):
         settings = json.loads((judged / "settings.json").read_text(encoding="utf-8"))
         if any(settings.get(name) != value for name, value in identity.items() if name != "model"):
@@ -38,14 +36,13 @@ def borrow_evaluation(folder: Path, identity: dict[str, Any], tables: Sequence[P
             shutil.copytree(judged, part, dirs_exist_ok=True)
             for name, content in (("settings.json", settings), ("metrics.json", read_result(judged))):
                 write_text(part / name, json.dumps(content | {"model": identity["model"]}, indent=2) + "\n")
-        return True
-    return False
+        return
 
 
 def check_tables(tables: Sequence[Path]) -> None:
     for table in tables:
-        if not (table / "models").is_dir():
-            raise InputError(f"--also: expected the folder of a table with models in it, found {table}")
+        if not (table / "evaluations").is_dir():
+            raise InputError(f"--also: expected the folder of a table with evaluations, found {table}")
 
 
 def _folders(tables: Sequence[Path], kind: str, file: str) -> Iterator[Path]:

@@ -6,6 +6,7 @@ has for it. Nothing else knows the list.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 from berdiff.evaluation.paper import BRATS, LIDC
 from berdiff.experiments.tables.row import Claim, Figures, Row, Table, as_gaussian, as_unet
@@ -45,22 +46,13 @@ BRATS_OTHERS = {
 }
 
 
-def lidc_row(name: str) -> Callable[[Scale], Row]:
+def row_of(name: str, data: Literal["lidc", "brats"]) -> Callable[[Scale], Row]:
     method = METHODS[name]
 
     def row(scale: Scale) -> Row:
-        config = method.train(scale.long)
-        return Row(name, (method.label,), name, config, scale.settings(config), method.lidc)
-
-    return row
-
-
-def brats_row(name: str) -> Callable[[Scale], Row]:
-    method = METHODS[name]
-
-    def row(scale: Scale) -> Row:
-        config = method.train(scale.brats)
-        return Row(name, (method.label,), name, config, scale.settings(config), method.brats)
+        config = method.train(scale.long if data == "lidc" else scale.brats)
+        paper = method.lidc if data == "lidc" else method.brats
+        return Row(name, (method.label,), name, config, scale.settings(config), paper)
 
     return row
 
@@ -72,7 +64,7 @@ LIDC_TABLE = Table(
     name="lidc",
     title="Table 3: methods on LIDC-IDRI",
     heads=("method",),
-    rows=tuple(lidc_row(name) for name in METHODS),
+    rows=tuple(row_of(name, "lidc") for name in METHODS),
     claims=(KERNEL, Claim(U_NET, "berdiff", "unet", "ours")),  # table 3 has no plain U-net
     others=LIDC_OTHERS,
 )
@@ -80,7 +72,7 @@ BRATS_TABLE = Table(
     name="brats",
     title="Table 4: methods on BraTS 2021",
     heads=("method",),
-    rows=tuple(brats_row(name) for name in METHODS),
+    rows=tuple(row_of(name, "brats") for name in METHODS),
     claims=(KERNEL, Claim(U_NET, "berdiff", "unet")),
     metrics=("dice_slice", "dice_volume", "dice_patient"),
     judged=("dice_slice",),

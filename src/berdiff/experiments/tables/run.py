@@ -123,7 +123,8 @@ def _judge(
     opened = open_model(path, settings.device)
     if given:  # it knows itself what it was trained on
         settings = replace(settings, crop=opened.crop)
-    borrow_evaluation(folder, identity(opened.segmenter, store, settings, name), also)
+    if also and not folder.is_dir():  # neither done nor begun
+        borrow_evaluation(folder, identity(opened.segmenter, store, settings, name), also)
     with progress(f"judging {name}") as update:
         evaluate(opened.segmenter, store, folder, settings, name, update)
 
