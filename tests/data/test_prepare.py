@@ -166,7 +166,8 @@ def test_two_writers_at_once(use, tmp_path):
 
 
 KILLED = """
-import sys, time
+import signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a suite in the background of a shell ignores it
 from pathlib import Path
 from layouts import as_source, make_cases
 from berdiff.data import prepare as preparing
