@@ -10,6 +10,7 @@ from berdiff.experiments.recipes import brats_paper, lidc_cpu_paper, lidc_paper,
 from berdiff.training.config import EngineConfig, TrainConfig, ValidationConfig
 
 MINUTES, MOST_MINUTES = 10.0, 15.0
+POINTS = 10
 # a pass through the network costs the same at every step, so samplers of many steps get fewer slices: (steps up to,
 # slices). All are the first of one seeded order, so the few lie in the many.
 SLICES = ((10, 300), (100, 100), (1000, 24))
@@ -72,8 +73,8 @@ def cpu(
         raise InputError(f"--minutes: expected more than 0 and at most {MOST_MINUTES:g}, found {minutes:g}")
     if steps is not None and steps < 2:
         raise InputError(f"--steps: expected at least 2, so that there is a half, found {steps}")
-    # few enough masks that the curves cost about a tenth of the training
-    points = ValidationConfig(every=200, cases=16, samples=8, sheet_cases=4)
+    # ten points a curve where the steps are known; few masks a point, for minutes spent on them are lost to training
+    points = ValidationConfig(every=max(1, steps // POINTS) if steps else 200, cases=16, samples=8, sheet_cases=4)
     base = _on(replace(lidc_cpu_paper(), validation=points), store, address)
     curves = base.validation
     base = replace(base, validation=replace(points, every=0))  # elsewhere the whole budget goes into training
