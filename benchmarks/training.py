@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 
 import h5py
 import numpy as np
@@ -13,13 +14,13 @@ import torch
 
 from berdiff.data.prepare import prepare
 from berdiff.experiments.recipes import lidc_cpu, lidc_cpu_paper
-from berdiff.experiments.side_by_side import durations
+from berdiff.experiments.side_by_side import durations, rounds
 from berdiff.memory import keep_freed_memory
 from berdiff.training.batches import Batch
 from berdiff.training.config import TrainConfig
 from berdiff.training.session import Session, open_session
 
-SLICES, STEPS, TURNS = 512, 4, 9
+SLICES, STEPS = 512, 4
 
 
 def _store(folder: Path) -> Path:
@@ -69,12 +70,12 @@ def train_efficiency() -> dict[str, float]:
     threads = torch.get_num_threads()
     os.sched_setaffinity(0, {min(cores)})
     try:
-        share, images_per_s = _efficiency(lidc_cpu, 8)
+        share, images_per_s = _efficiency(lidc_cpu, 8, turns=100)
     finally:
         os.sched_setaffinity(0, cores)
         torch.set_num_threads(threads)
-    small, small_images_per_s = _efficiency(lidc_cpu_paper, 8)
-    large, _ = _efficiency(lidc_cpu_paper, 32)
+    small, small_images_per_s = _efficiency(lidc_cpu_paper, 8, turns=60)
+    large, _ = _efficiency(lidc_cpu_paper, 32, turns=30)
     return {
         "train_efficiency": share,
         "train_efficiency_unet_batch_8": small,
@@ -84,24 +85,25 @@ def train_efficiency() -> dict[str, float]:
     }
 
 
-def _efficiency(recipe: Callable[[], TrainConfig], size: int) -> tuple[float, float]:
-    """(share of the network in a step, images/s) for batches of this size: medians of turns of a few seconds each."""
+def _efficiency(recipe: Callable[[], TrainConfig], size: int, turns: int) -> tuple[float, float]:
+    """(share of the network in a step, images/s) for batches of this size.
+
+    A slow spell of these machines lasts for seconds and costs more than what is measured. So whole and pure steps
+    alternate one by one, and the share is the median over pairs of neighbours.
+    """
     with tempfile.TemporaryDirectory() as folder:
         session = _session(Path(folder), recipe, size)
         trainer, batches = session.trainer(Path(folder) / "run"), session.batches.after(0)
         batch, steps = next(batches)[0], iter(range(1, 10**9))
-
-        def loop() -> None:
-            for _ in range(STEPS):
-                trainer.step(next(steps), next(batches))
-
-        def pure() -> None:
-            for _ in range(STEPS):
-                _pure(session, batch)
-
-        whole, network = durations(loop, pure, repeats=TURNS, warmup=1)
+        whole, network = rounds(
+            lambda: trainer.step(next(steps), next(batches)),
+            lambda: _pure(session, batch),
+            repeats=turns,
+            warmup=4,
+        )
         batches.close()
-    return network / whole, STEPS * size / whole
+    shares = [alone / all_ for all_, alone in zip(whole, network, strict=True)]
+    return median(shares), size / median(whole)
 
 
 def allocator() -> dict[str, float]:

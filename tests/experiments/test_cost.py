@@ -9,7 +9,7 @@ import torch
 from berdiff.cli.main import main
 from berdiff.diffusion.schedule import linear
 from berdiff.experiments import cost, side_by_side
-from berdiff.experiments.side_by_side import durations
+from berdiff.experiments.side_by_side import durations, rounds
 from berdiff.inference.model import Model
 from berdiff.methods.berdiff import BerDiff
 from berdiff.methods.folder import save
@@ -57,6 +57,12 @@ def test_durations_are_medians_without_the_warm_up(monkeypatch):
     order = []
     assert durations(lambda: order.append("a"), lambda: order.append("b")) == [2, 6]
     assert order == ["a", "b"] * 4
+
+
+def test_rounds_keep_together_what_was_measured_together(monkeypatch):
+    clock = iter([0, 0, *(0, 1), *(0, 5), *(0, 9), *(0, 7)])
+    monkeypatch.setattr(side_by_side, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    assert rounds(lambda: None, lambda: None, repeats=2) == [[1, 9], [5, 7]]
 
 
 def test_the_command_writes_a_figure_and_a_table(folder, tmp_path, capsys, monkeypatch):

@@ -13,14 +13,24 @@ def durations(
     advance: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[float]:
     """The median seconds of each run, taken in turns after `warmup` rounds that do not count."""
+    return [median(times) for times in rounds(*runs, repeats=repeats, warmup=warmup, advance=advance)]
+
+
+def rounds(
+    *runs: Callable[[], object],
+    repeats: int,
+    warmup: int = 1,
+    advance: Callable[[int, int], None] = lambda done, total: None,
+) -> list[list[float]]:
+    """The seconds of each run in each round: those of one round were taken one right after the other."""
     seconds: list[list[float]] = [[] for _ in runs]
-    rounds = warmup + repeats
-    for round_ in range(rounds):
+    count = warmup + repeats
+    for round_ in range(count):
         for place, (run, times) in enumerate(zip(runs, seconds, strict=True), 1):
             gc.collect()
             start = time.perf_counter()
             run()
             if round_ >= warmup:
                 times.append(time.perf_counter() - start)
-            advance(round_ * len(runs) + place, rounds * len(runs))
-    return [median(times) for times in seconds]
+            advance(round_ * len(runs) + place, count * len(runs))
+    return seconds
