@@ -100,7 +100,7 @@ def examples_lidc(
 
 def examples_brats(
     models: Annotated[tuple[str, ...], tyro.conf.Positional],
-    data: str | None = None,
+    data: str,
     out: Path = Path("out/examples-brats.png"),
     cases: int = 4,
     samples: int = 16,
@@ -111,7 +111,7 @@ def examples_brats(
 
     Args:
         models: runs or model folders, a row each
-        data: a prepared store; default: the embedded one
+        data: a prepared store of `berdiff data prepare brats`
         out: the picture to write, a .png
         cases: how many slices, the first of one seeded order
         samples: masks drawn for each; the first four are shown
