@@ -105,7 +105,7 @@ def test_csv_has_every_figure_of_the_evaluations(whole: Path) -> None:
             if (row["training"], row["kernel"], row["seed"], row["metric"]) == ("long", "Gaussian", str(seed), "ged_16")
         )
         assert float(found["value"]) == metrics["ged_16"]["value"]
-        assert (found["whose"], found["steps"]) == ("ours", "4")
+        assert (found["whose"], found["training steps"]) == ("ours", "4")
     assert {row["whose"] for row in rows} == {"ours", "the paper's", "reference"}
 
 
@@ -229,6 +229,8 @@ def test_a_given_model_is_judged_by_every_rule_on_nested_slices(address: str, wh
     (case,) = read[0]
     assert claim["metrics"]["ged_16"]["difference"]["value"] == pytest.approx(read[1][case] - read[0][case])
     assert model in (tmp_path / "table/table.md").read_text()
+    with (tmp_path / "table/table.csv").open() as file:
+        assert {row["steps"] for row in csv.DictReader(file) if row["whose"] == "ours"} == {"2", "5"}
 
 
 def test_what_another_table_has_done_is_taken_from_there(address: str, whole: Path, tmp_path: Path) -> None:

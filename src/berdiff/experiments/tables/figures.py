@@ -124,7 +124,7 @@ def _training(scale: Scale, done: list[Done], seeds: int) -> str:
     return (
         f"Scale {scale.name}: network {config.model.preset}, batches of {config.loop.batch_size}, "
         f"{' and '.join(budgets)} of training, {seeds} seed{'s' if seeds > 1 else ''}; "
-        "`steps` is how many that were."
+        "`training steps` is how many that were."
     )
 
 

@@ -12,6 +12,7 @@ from berdiff.evaluation.tables import interval, number, pipes
 from berdiff.files import whole_file, write_text
 
 OURS, PAPER, REFERENCE = "ours", "the paper's", "reference"
+SIZES = ("training steps", "slices", "patients")  # `steps` alone is the sampler's, a head of table A1
 
 
 def write(result: dict[str, Any], out: Path) -> None:
@@ -24,7 +25,7 @@ def write(result: dict[str, Any], out: Path) -> None:
 def cells(result: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
     """(header, rows): each of our rows with the paper's below it, then the paper's others and the reference points."""
     metrics = result["metrics"]
-    header = [*result["heads"], "whose", *(f"{label(m)} {_arrow(m)}" for m in metrics), "steps", "slices", "patients"]
+    header = [*result["heads"], "whose", *(f"{label(m)} {_arrow(m)}" for m in metrics), *SIZES]
     body = []
     for row in result["rows"]:
         shown = [_with_interval(row["metrics"].get(m)) for m in metrics]
@@ -70,9 +71,7 @@ def to_csv(result: dict[str, Any]) -> str:
     """One line a row, seed and metric; the mean over seeds has the interval."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(
-        [*result["heads"], "whose", "seed", "metric", "value", "low", "high", "steps", "slices", "patients"]
-    )
+    writer.writerow([*result["heads"], "whose", "seed", "metric", "value", "low", "high", *SIZES])
     for row in result["rows"]:
         of = row["slices"], row["patients"]
         for metric, found in row["metrics"].items():
