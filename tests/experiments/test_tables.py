@@ -27,6 +27,7 @@ from berdiff.experiments.tables.registry import TABLES
 from berdiff.experiments.tables.row import Claim, only
 from berdiff.experiments.tables.run import run_table
 from berdiff.experiments.tables.scale import Scale
+from berdiff.experiments.tables.write import row_names
 from berdiff.methods import folder as model_folder
 from berdiff.training.config import TrainConfig, check, differences
 from berdiff.training.runs import read_run
@@ -221,6 +222,8 @@ def test_a_given_model_is_judged_by_every_rule_on_nested_slices(address: str, wh
     assert [row["slices"] for row in result["rows"]] == [2, 2, 2, 1, 1]
     (claim,) = result["claims"]
     assert claim["slices"] == 1
+    assert row_names(result["rows"])[2:4] == ["DDIM, sigma 1, 2 (2 slices)", "DDIM, sigma 1, 5 (1 slices)"]
+    assert row_names(result["rows"][:2]) == ["DDPM, soft, 2", "DDPM, exact marginal, 2"]
     read = [
         {row["case"]: float(row["ged_16"]) for row in csv.DictReader((tmp_path / f"table/evaluations/{n}").open())}
         for n in ("ddim-1-5-seed-0/per_case.csv", "ddim-1-2-seed-0/per_case.csv")
@@ -326,6 +329,7 @@ def test_the_papers_iterations_and_the_slices_that_are_asked_for(address: str) -
     limits = {n: cpu.settings(cpu.ablation, Sampler(n)).limit for n in (2, 10, 100, 1000)}
     assert limits == {2: 300, 10: 300, 100: 100, 1000: 24}
     assert paper.settings(paper.ablation, Sampler(1000)).limit is None
+    assert [scale.cpu(store, address, steps=steps).curves.every for steps in (2000, 500, 3)] == [200, 50, 1]
     gaussian = kernel.gaussian_short(cpu)
     assert gaussian.settings.sampler.sigma == 0
     assert kernel.bernoulli_short(cpu).settings.sampler.sigma == 1

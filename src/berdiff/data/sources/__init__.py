@@ -12,7 +12,7 @@ SOURCES = {
     "lidc-crops": "the 180x180 PNG crops (v2)",
     "lidc-hdf5": "data_lidc.hdf5 (v1)",
     "lidc-pickle": "data_lidc.pickle (v1)",
-    "lidc-png": "the PNG tree LIDC-IDRI-XXXX/nodule-Y/{images,mask-0..3}",
+    "lidc-png": "the PNG tree LIDC-IDRI-<number>/nodule-Y/{images,mask-0..3}",
     "lidc-jpg": "folders of JPGs, image_<i>.jpg and label0_.jpg to label3_.jpg",
     "brats": "BraTS cases, the Decathlon's 4D files, or 2D slices",
     "folder": "anyone's images and masks",

@@ -1,7 +1,7 @@
 """LIDC v2, the 180x180 PNG crops at 0.5 mm that the paper's repository points to.
 
-lidc_crops_<split>/<split>/images/LIDC-IDRI-XXXX/z-<z>_c<k>.png
-lidc_crops_<split>/<split>/gt/LIDC-IDRI-XXXX/z-<z>_c<k>_l0.png to _l3.png    0 and 255
+lidc_crops_<split>/<split>/images/LIDC-IDRI-<number>/z-<z>_c<k>.png
+lidc_crops_<split>/<split>/gt/LIDC-IDRI-<number>/z-<z>_c<k>_l0.png to _l3.png    0 and 255
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""LIDC as the common PNG tree: LIDC-IDRI-XXXX/nodule-Y/images/slice-Z.png, and mask-0 to mask-3 beside images."""
+"""LIDC as the common PNG tree: LIDC-IDRI-<number>/nodule-Y/images/slice-Z.png, and mask-0 to mask-3 beside images."""
 
 import re
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ def read(path: Path, options: Options) -> Reading:
     # the tree is usually packed in one more folder, LIDC-IDRI-slices
     files = sorted([*path.glob("*/nodule-*/images/*.png"), *path.glob("*/*/nodule-*/images/*.png")], key=_order)
     if not files:
-        raise InputError(f"{path}: expected LIDC-IDRI-XXXX/nodule-Y/images/slice-Z.png, found none")
+        raise InputError(f"{path}: expected LIDC-IDRI-<number>/nodule-Y/images/slice-Z.png, found none")
     height, width = read_image(inside(path, files[0]), channels=1).shape[1:]
     return Reading(
         channels=("ct",),

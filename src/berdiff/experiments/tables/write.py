@@ -102,14 +102,16 @@ def _picture(result: dict[str, Any], path: Path) -> None:
             ax.plot(found["value"], place, "o", color="tab:blue", label=OURS if place == 0 else None)
             if low is not None:
                 ax.plot([low, high], [place, place], color="tab:blue")
-            for value in row["by_seed"][metric]:
-                ax.plot(value, place, "|", color="tab:blue", markersize=10)
+            seeds = row["by_seed"][metric]
+            if len(seeds) > 1:
+                name = "each seed" if place == 0 else None
+                ax.plot(seeds, [place] * len(seeds), "|", color="tab:blue", markersize=10, label=name)
         marked = [(row["paper"][metric], i) for i, row in enumerate(rows) if row["paper"] and metric in row["paper"]]
         if marked:
             values, places = zip(*marked, strict=True)
             ax.plot(values, places, "D", markerfacecolor="none", color="tab:orange", label=f"{PAPER}, on its own data")
         ax.set(title=f"{label(metric)} {_arrow(metric)}", yticks=range(len(rows)))
-        ax.set_yticklabels([", ".join(row["label"]) for row in rows])
+        ax.set_yticklabels(row_names(rows))
         ax.grid(axis="x", alpha=0.3)
     figure.axes[0].invert_yaxis()
     figure.axes[-1].legend(fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))  # beside the plot: rows fill it
@@ -117,6 +119,14 @@ def _picture(result: dict[str, Any], path: Path) -> None:
     figure.supxlabel(fill(" ".join(result["caption"]), 130), fontsize=7, parse_math=False)
     with whole_file(path) as part:
         figure.savefig(part, format="png", dpi=120)
+
+
+def row_names(rows: list[dict[str, Any]]) -> list[str]:
+    """Of the rows; with their slices where these differ, for then two dots are not to be compared by eye."""
+    names = [", ".join(row["label"]) for row in rows]
+    if len({row["slices"] for row in rows}) == 1:
+        return names
+    return [f"{name} ({row['slices']} slices)" for name, row in zip(names, rows, strict=True)]
 
 
 def _with_interval(found: dict[str, float | None] | None) -> str:
