@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test test-all bench lint clean
+.PHONY: demo test test-all bench lint results clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -16,8 +16,8 @@ demo: $(STAMP)  ## held-out cases of the embedded data with the bundled weights:
 	$(BIN)/berdiff demo --out out/demo
 
 lint: $(STAMP)  ## style, types, and which folder may import which
-	$(BIN)/ruff check src tests benchmarks
-	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks docs
+	$(BIN)/ruff format --check src tests benchmarks docs
 	$(BIN)/pyright
 	$(BIN)/lint-imports
 
@@ -29,6 +29,9 @@ test-all: lint  ## everything
 
 bench: $(STAMP)  ## ratios, each measured side by side in one run, to benchmarks/results.json
 	$(BIN)/python -m benchmarks.run
+
+results: $(STAMP)  ## docs/results/*.md from the figures in docs/results/data
+	$(BIN)/python docs/make_results.py
 
 clean:
 	rm -rf $(VENV) out .pytest_cache .ruff_cache .hypothesis

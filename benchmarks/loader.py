@@ -4,11 +4,13 @@ import os
 import subprocess
 import sys
 import tempfile
+from itertools import islice
 from pathlib import Path
 
 import torch
 
-from berdiff.data.dataset import SliceDataset, training_loader
+from berdiff.data.batches import Batches
+from berdiff.data.dataset import SliceDataset
 from berdiff.data.prepare import prepare
 from berdiff.data.sources import lidc_readers
 from berdiff.data.store import Store
@@ -20,7 +22,7 @@ LOADED, TRAINED = 100, 2  # batches in one measurement: loading is much the fast
 
 
 def loader_vs_training() -> dict[str, float]:
-    """Slices/s of the loader with one worker, drawing readers and augmenting, over slices/s of forward + backward.
+    """Slices/s of the loader that training uses, augmenting, over slices/s of forward + backward.
 
     The network's pass alone is the most that training can consume: whole steps take longer.
     """
@@ -32,7 +34,7 @@ def loader_vs_training() -> dict[str, float]:
         t = torch.randint(1, 1001, (BATCH, 1))
 
         def load() -> None:
-            for _ in training_loader(dataset, BATCH, 0, LOADED, workers=1):
+            for _ in islice(Batches(dataset, BATCH).after(0), LOADED):
                 pass
 
         def train() -> None:
@@ -61,6 +63,6 @@ def preparing() -> dict[str, float]:
     )
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-c", code, str(data), str(Path(folder) / "s.zarr")]
-        told = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1]
-    seconds, megabytes = map(float, told.split())
+        printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1]
+    seconds, megabytes = map(float, printed.split())
     return {"prepare_lidc_seconds": seconds, "prepare_lidc_megabytes": megabytes}

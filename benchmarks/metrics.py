@@ -1,6 +1,6 @@
 """GED 16 and HM-IoU 16 of a whole LIDC test set: `berdiff.metrics` against pair-by-pair NumPy, in one run.
 
-The loop is what public evaluation code does: one `logical_and` and one `logical_or` a pair; GED visits every entry of
+The loop is what public evaluation code does: one `logical_and` and one `logical_or` per pair; GED visits every entry of
 its three matrices, HM-IoU repeats the masks to the lcm and then visits every pair of the square. A second, leaner loop
 repeats the matrix instead of the masks. They are timed on a few cases, evenly spread, and scaled to all; ours is
 timed on all. All see the same masks and must give the same numbers.

@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import torch
 
-from berdiff.diffusion.sampling import Sampler
-from berdiff.diffusion.schedule import linear
+from berdiff.data.input_spec import InputSpec
+from berdiff.diffusion.sampler import Sampler
 from berdiff.experiments.side_by_side import durations
 from berdiff.memory import keep_freed_memory
 from berdiff.methods.berdiff import BerDiff
-from berdiff.methods.folder import load, resolve
-from berdiff.networks.build import make_network
+from berdiff.methods.diffusion import DiffusionSegmenter
+from berdiff.methods.folder import load
 
 SAMPLES, TEN = 16, Sampler(steps=10)
 
@@ -20,7 +20,7 @@ SAMPLES, TEN = 16, Sampler(steps=10)
 def sample16_vs_paper_pass() -> dict[str, float]:
     """Against a single pass of the paper's network: one mask, one step."""
     keep_freed_memory()
-    own = load(resolve("lidc")).sampler
+    own = load("lidc").sampler
     jobs = _one_pass("paper-128", 128), _job("fast", 128), _job("fast", 128, own)
     paper, ten, few = durations(*jobs, repeats=5)
     return {
@@ -41,19 +41,20 @@ def sample16_vs_small_unet() -> dict[str, float]:
     return out
 
 
-def _prepared(preset: str) -> BerDiff:
+def _prepared(preset: str, size: int) -> DiffusionSegmenter:
     """As `methods.folder.load` makes it."""
-    return BerDiff(make_network(preset), linear(), target="mask").to(memory_format=torch.channels_last).eval()
+    segmenter = BerDiff(preset, prediction="mask").build(InputSpec((size, size), ("ct",), ("nodule",)))
+    return segmenter.to(memory_format=torch.channels_last).eval()
 
 
-def _job(preset: str, size: int, sampler: Sampler = TEN) -> Callable[[], object]:
-    model = _prepared(preset)
+def _job(preset: str, size: int, sampler: Sampler | None = TEN) -> Callable[[], object]:
+    model = _prepared(preset, size)
     image, generator = torch.rand(1, 1, size, size), torch.Generator().manual_seed(0)
     return lambda: model.sample(image, SAMPLES, generator, sampler)
 
 
 def _one_pass(preset: str, size: int) -> Callable[[], object]:
-    network = _prepared(preset).network
+    network = _prepared(preset, size).network
     image, y_t = torch.rand(1, 1, size, size), torch.randint(2, (1, 1, 1, size, size)).float()
 
     @torch.no_grad()

@@ -12,13 +12,16 @@ import h5py
 import numpy as np
 import torch
 
+from berdiff.data.batches import Batch
 from berdiff.data.prepare import prepare
 from berdiff.experiments.recipes import lidc_cpu, lidc_cpu_paper
 from berdiff.experiments.side_by_side import durations, rounds
 from berdiff.memory import keep_freed_memory
-from berdiff.training.batches import Batch
+from berdiff.methods.berdiff import BerDiff
+from berdiff.methods.diffusion import DiffusionSegmenter
 from berdiff.training.config import TrainConfig
-from berdiff.training.session import Session, open_session
+from berdiff.training.loop import Trainer
+from berdiff.training.session import open_trainer
 
 SLICES, STEPS = 512, 4
 
@@ -38,7 +41,7 @@ def _store(folder: Path) -> Path:
     return folder / "store.zarr"
 
 
-def _session(folder: Path, recipe: Callable[[], TrainConfig], batch: int) -> Session:
+def _trainer(folder: Path, recipe: Callable[[], TrainConfig[BerDiff]], batch: int) -> Trainer:
     config = recipe()
     config = replace(
         config,
@@ -47,12 +50,14 @@ def _session(folder: Path, recipe: Callable[[], TrainConfig], batch: int) -> Ses
         validation=replace(config.validation, every=0),
         engine=replace(config.engine, accelerator="cpu", devices="1"),
     )
-    return open_session(config)
+    return open_trainer(config, folder / "run")
 
 
-def _pure(session: Session, batch: Batch) -> None:
+def _pure(trainer: Trainer, batch: Batch) -> None:
     """Forward and backward of the network, nothing else: no data, no draws, no loss worth the name, no optimiser."""
-    network, N = session.segmenter.network, session.config.model.masks_per_image
+    segmenter = trainer.segmenter
+    assert isinstance(segmenter, DiffusionSegmenter)
+    network, N = segmenter.network, segmenter.config.masks_per_image
     masks = batch.masks[:, torch.arange(N) % batch.masks.shape[1]].float()
     t = torch.full((len(batch.image), N), 500)
     network.denoise(masks, t, network.encode(batch.image)).mean().backward()
@@ -62,7 +67,7 @@ def _pure(session: Session, batch: Batch) -> None:
 def train_efficiency() -> dict[str, float]:
     """Whole steps of the loop, batches read from a store included, against forward + backward alone.
 
-    Of `lidc-cpu`: the share of one of its two processes (8 slices, all readers), bound to one core as it has one to
+    Of `lidc-cpu`: the share of one of its two processes (8 slices, all raters), bound to one core as it has one to
     itself, so that making batches and averaging weights are paid for on that core too. Of `lidc-cpu-paper`: batches of
     8 and of the paper's 32, on all cores.
     """
@@ -85,24 +90,24 @@ def train_efficiency() -> dict[str, float]:
     }
 
 
-def _efficiency(recipe: Callable[[], TrainConfig], size: int, turns: int) -> tuple[float, float]:
+def _efficiency(recipe: Callable[[], TrainConfig[BerDiff]], size: int, turns: int) -> tuple[float, float]:
     """(share of the network in a step, images/s) for batches of this size.
 
     A slow spell of these machines lasts for seconds and costs more than what is measured. So whole and pure steps
     alternate one by one, and the share is the median over pairs of neighbours.
     """
     with tempfile.TemporaryDirectory() as folder:
-        session = _session(Path(folder), recipe, size)
-        trainer, batches = session.trainer(Path(folder) / "run"), session.batches.after(0)
+        trainer = _trainer(Path(folder), recipe, size)
+        batches = trainer.batches.after(0)
         batch, steps = next(batches)[0], iter(range(1, 10**9))
         whole, network = rounds(
             lambda: trainer.step(next(steps), next(batches)),
-            lambda: _pure(session, batch),
+            lambda: _pure(trainer, batch),
             repeats=turns,
             warmup=4,
         )
         batches.close()
-    shares = [alone / all_ for all_, alone in zip(whole, network, strict=True)]
+    shares = [pure / step for step, pure in zip(whole, network, strict=True)]
     return median(shares), size / median(whole)
 
 
@@ -110,20 +115,20 @@ def allocator() -> dict[str, float]:
     """Forward + backward when glibc hands freed tensors back to the system, against `keep_freed_memory`."""
     libc = ctypes.CDLL(None)
     with tempfile.TemporaryDirectory() as folder:
-        session = _session(Path(folder), lidc_cpu_paper, 32)
-        batch = session.batches.make(0)[0]
+        trainer = _trainer(Path(folder), lidc_cpu_paper, 32)
+        batch = trainer.batches.make(0)[0]
 
         def kept() -> None:
             keep_freed_memory()
             for _ in range(STEPS):
-                _pure(session, batch)
+                _pure(trainer, batch)
 
         def handed_back() -> None:
             M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_MMAP_MAX = -1, -3, -4
             for name, value in ((M_TRIM_THRESHOLD, 128 * 1024), (M_MMAP_THRESHOLD, 128 * 1024), (M_MMAP_MAX, 65536)):
                 libc.mallopt(name, value)
             for _ in range(STEPS):
-                _pure(session, batch)
+                _pure(trainer, batch)
 
         with_, without = durations(kept, handed_back, repeats=3, warmup=1)
         keep_freed_memory()

@@ -1,11 +1,16 @@
-"""Files that appear whole or not at all."""
+"""Files that appear whole or not at all, and locks between processes."""
 
+import fcntl
 import os
+import re
 import shutil
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
+
+_LEFTOVER = re.compile(r"\..+\.[0-9a-f]{8}\.part")
 
 
 def _beside(path: Path) -> Path:
@@ -24,8 +29,7 @@ def whole_file(path: str | Path) -> Iterator[Path]:
     part = _beside(path)
     try:
         yield part
-        with part.open("rb+") as written:
-            os.fsync(written.fileno())
+        to_disk(part)
         os.replace(part, path)
     finally:
         part.unlink(missing_ok=True)
@@ -54,3 +58,56 @@ def whole_folder(path: str | Path) -> Iterator[Path]:
         os.replace(part, path)
     finally:
         shutil.rmtree(part, ignore_errors=True)
+
+
+def to_disk(path: Path) -> None:
+    """Wait until the disk has it: a rename before that could survive a power cut that the data did not."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def is_leftover(path: Path) -> bool:
+    """Whether a killed process left this unfinished."""
+    return _LEFTOVER.fullmatch(path.name) is not None
+
+
+def remove_leftovers(folder: Path) -> None:
+    """At any depth. Only for a folder that no other process writes to now."""
+    for path in filter(is_leftover, list(folder.rglob(".*.part"))):
+        shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+
+
+def lock(path: Path, shared: bool = False, wait: bool = True) -> IO[str] | None:
+    """The lock file, opened and locked; None where another process holds it and `wait` is False.
+
+    The lock goes with the process that holds it, so whoever gets an exclusive one knows that no other is alive. It is
+    taken again where its last holder removed the file while this process waited.
+    """
+    how = (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB)
+    while True:
+        file = path.open("a")
+        try:
+            fcntl.flock(file, how)
+        except BlockingIOError:
+            file.close()
+            return None
+        if path.exists() and os.path.samestat(path.stat(), os.fstat(file.fileno())):
+            return file
+        file.close()
+
+
+def only_holder(file: IO[str]) -> bool:
+    """Whether no other process holds the shared lock; it is exclusive from then on."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def share(file: IO[str]) -> None:
+    """Let others in again, after `only_holder`."""
+    fcntl.flock(file, fcntl.LOCK_SH)

@@ -1,6 +1,6 @@
 """Small files in LIDC's public layouts, and a source made of cases, for the tests of sources and stores."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,13 +8,27 @@ from typing import Any
 
 import h5py
 import numpy as np
+import pytest
 from PIL import Image
 
 from berdiff.data.case import Case, Reading
+from berdiff.data.input_spec import Intensity
+from berdiff.errors import InputError
+
+
+def refused(read: Callable[[], object], *parts: str) -> str:
+    """The one sentence with which `read` refuses its input; each of `parts` is in it."""
+    with pytest.raises(InputError) as caught:
+        read()
+    sentence = str(caught.value)
+    assert "\n" not in sentence
+    for part in parts:
+        assert part in sentence
+    return sentence
 
 
 def blobs(n: int, readers: int = 4, size: int = 32, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Images (n, H, W) uint8 and masks (n, readers, H, W) of 0 and 1: discs, one a reader, some empty."""
+    """Images (n, H, W) uint8 and masks (n, readers, H, W) of 0 and 1: discs, one per rater, some empty."""
     rng = np.random.default_rng(seed)
     images = rng.integers(0, 256, (n, size, size), dtype=np.uint8)
     y, x = np.mgrid[:size, :size]
@@ -49,13 +63,14 @@ class NoOptions:
 
 
 def as_source(cases: Iterable[Case], **fields: Any) -> SimpleNamespace:
-    """A source module whose reading consists of these cases; `fields` replace what the reading says of them."""
+    """A source module whose reading consists of these cases; `fields` replace what the reading states of them."""
     cases = list(cases)
 
     def read(path: Path | None, options: NoOptions) -> Reading:
         values = {
             "channels": ("ct",),
             "targets": ("nodule",),
+            "intensity": Intensity(),
             "raters": 4,
             "size": (32, 32),
             "dtype": "uint8",
@@ -97,7 +112,7 @@ def save(path: Path, pixels: np.ndarray) -> Path:
 
 
 def write_png_tree(root: Path, patients: int = 3) -> tuple[np.ndarray, np.ndarray]:
-    """Two nodules a patient, two slices a nodule, packed in one more folder as in the public archive."""
+    """Two nodules per patient, two slices per nodule, packed in one more folder as in the public archive."""
     images, masks = blobs(patients * 4)
     for i, (image, readers) in enumerate(zip(images, masks, strict=True)):
         nodule = root / "LIDC-IDRI-slices" / f"LIDC-IDRI-{i // 4:04d}" / f"nodule-{i // 2 % 2}"

@@ -5,8 +5,10 @@ import numpy as np
 import pytest
 from brats_writer import PARTS, SHAPE, SMALL, case_folder, cases, decathlon, save, scan, slices
 
+from berdiff.data.input_spec import Intensity
+from berdiff.data.intensity import to_unit
 from berdiff.data.prepare import prepare
-from berdiff.data.sources.brats import Options, intensity_limits, read, scaled
+from berdiff.data.sources.brats import Options, read
 from berdiff.data.split import split_patients
 from berdiff.data.store import open_store
 from berdiff.data.verify import verify
@@ -99,8 +101,7 @@ def test_slices_that_come_normalised_stay_so(tmp_path):
 def test_background_stays_zero_and_tails_are_those_of_the_brain():
     voxels = np.zeros(10_000, np.float32)
     voxels[:1000] = np.arange(-500, 500) + 0.5
-    low, high = intensity_limits(voxels, 1.0, "x")
-    out = scaled(voxels, low, high)
+    out = to_unit(voxels.reshape(1, 1, 100, 100), Intensity("brain"), "x", planar=False).ravel()
     assert (out[1000:] == 0).all()
     assert (out[:1000] == 1).sum() == 10
     assert (out[:1000] == 0).sum() == 10
@@ -110,12 +111,8 @@ def test_slices_without_tumour(tmp_path):
     case_folder(tmp_path)
     kept = cases(tmp_path, bottom=0, top=0)
     assert [case.masks.any() for case in kept] == [True] * 4 + [False] * 2
-    assert [case.name[-3:] for case in cases(tmp_path, bottom=0, top=0, keep_empty="none")] == [
-        "000",
-        "001",
-        "002",
-        "003",
-    ]
+    marked = [case.name[-3:] for case in cases(tmp_path, bottom=0, top=0, keep_empty="none")]
+    assert marked == ["000", "001", "002", "003"]
     assert read(tmp_path, Options(**SMALL, keep_empty="none")).total is None
     with pytest.raises(InputError, match="--keep-empty train: expected a split to go by"):
         cases(tmp_path, keep_empty="train")
@@ -170,16 +167,18 @@ def test_a_patient_in_two_splits_is_refused(tmp_path):
         cases(tmp_path)
 
 
-@pytest.mark.parametrize("make", [case_folder, decathlon, slices])
-def test_a_store_keeps_patients_apart(tmp_path, make):
-    for i in range(6):
-        make(tmp_path / "data", f"B_{i}", seed=i)
-    prepare("brats", tmp_path / "data", tmp_path / "out.zarr", Options(**SMALL), val=0.2, test=0.2)
-    assert verify(tmp_path / "out.zarr") == []
-    table = open_store(tmp_path / "out.zarr").cases
-    assert len(set(table.patient)) == 6
-    assert set(table.split) == {"train", "val", "test"}
-    assert len(set(zip(table.patient, table.split, strict=True))) == 6
+def test_a_store_keeps_patients_apart_and_its_rule_of_intensities(tmp_path):
+    for make in (case_folder, decathlon, slices):
+        data, out = tmp_path / make.__name__, tmp_path / f"{make.__name__}.zarr"
+        for i in range(6):
+            make(data, f"B_{i}", seed=i)
+        prepare("brats", data, out, Options(**SMALL, tails=2.0), val=0.2, test=0.2)
+        assert verify(out) == []
+        store = open_store(out)
+        assert store.input_spec.intensity == Intensity("brain", tails=2.0)
+        assert len(set(store.cases.patient)) == 6
+        assert set(store.cases.split) == {"train", "val", "test"}
+        assert len(set(zip(store.cases.patient, store.cases.split, strict=True))) == 6
 
 
 def test_a_bad_case_at_the_end_leaves_no_store(tmp_path):

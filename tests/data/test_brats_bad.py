@@ -1,50 +1,43 @@
 """BraTS folders with each thing that can be wrong: one sentence that names the file, or the option."""
 
 import json
+import re
 
 import numpy as np
 import pytest
 from brats_writer import LPS, PARTS, SHAPE, SMALL, case_folder, cases, decathlon, save, scan, slices
+from layouts import refused
 
+from berdiff.data.prepare import prepare
 from berdiff.data.sources.brats import Options, read
 from berdiff.errors import InputError
 
 
-@pytest.mark.parametrize("part", PARTS)
-def test_a_missing_file_is_told_before_the_work(tmp_path, part):
-    case_folder(tmp_path, "B_1")
-    case_folder(tmp_path, "B_2", skip=(part,))
-    with pytest.raises(InputError, match=rf"B_2: expected a {part} file beside B_2_\w+\.nii\.gz, found only"):
-        read(tmp_path, Options(**SMALL))
-
-
-def test_a_sequence_that_is_not_wanted_may_be_missing(tmp_path):
-    case_folder(tmp_path, skip=("t1ce",))
-    assert len(cases(tmp_path, sequences=("t1", "flair"))) == 3
-
-
-def test_a_missing_slice_file(tmp_path):
-    slices(tmp_path)
-    (tmp_path / "training" / "brats_train_001-2" / "brats_train_001_t2_081_w.nii.gz").unlink()
+def test_a_missing_file_is_found_before_the_work(tmp_path):
+    for part in PARTS:
+        case_folder(tmp_path / part, "B_1")
+        case_folder(tmp_path / part, "B_2", skip=(part,))
+        with pytest.raises(InputError, match=rf"B_2: expected a {part} file beside B_2_\w+\.nii\.gz, found only"):
+            read(tmp_path / part, Options(**SMALL))
+    assert len(cases(tmp_path / "t1ce", sequences=("t1", "flair"))) == 6  # not wanted, so not missed
+    slices(tmp_path / "slices")
+    (tmp_path / "slices/training/brats_train_001-2/brats_train_001_t2_081_w.nii.gz").unlink()
     with pytest.raises(InputError, match="brats_train_001-2: expected a t2 file beside"):
-        read(tmp_path, Options(**SMALL))
+        read(tmp_path / "slices", Options(**SMALL))
 
 
-@pytest.mark.parametrize("make", [case_folder, decathlon, slices])
-def test_an_empty_folder(tmp_path, make):
+def test_an_empty_folder(tmp_path):
     with pytest.raises(InputError, match=r"expected BraTS cases .* found none"):
         read(tmp_path, Options())
     with pytest.raises(InputError, match="found nothing"):
         read(tmp_path / "nowhere", Options())
-    make(tmp_path)
-    with pytest.raises(InputError, match="expected slices between the bottom 155 and the top 26, found none"):
-        read(tmp_path, Options(bottom=155))
-
-
-def test_no_images_for_the_decathlon(tmp_path):
-    (tmp_path / "imagesTr").mkdir()
+    (tmp_path / "empty" / "imagesTr").mkdir(parents=True)
     with pytest.raises(InputError, match="imagesTr: expected 4D NIfTI files, found none"):
-        read(tmp_path, Options())
+        read(tmp_path / "empty", Options())
+    for make in (case_folder, decathlon, slices):
+        make(tmp_path / make.__name__)
+        with pytest.raises(InputError, match="expected slices between the bottom 155 and the top 26, found none"):
+            read(tmp_path / make.__name__, Options(bottom=155))
 
 
 def bad_labels(root):
@@ -181,28 +174,23 @@ BAD = [
     (bad_decathlon_channels, "expected the 4 channels FLAIR, T1w, T1gd, T2w, found 3"),
     (bad_decathlon_shape, "labelsTr.*: expected 6x20x24 .* found 5x20x24"),
     (bad_decathlon_order, r"dataset\.json: expected the modalities .* found"),
-    (bad_decathlon_json, r"dataset\.json: expected JSON with the entry 'modality'"),
+    (bad_decathlon_json, r"dataset\.json: expected .*, found \[\]"),
 ]
 
 
-@pytest.mark.parametrize(("make", "sentence"), BAD, ids=[make.__name__ for make, _ in BAD])
-def test_bad_input_is_one_sentence(tmp_path, make, sentence):
-    make(tmp_path / "data")
-    with pytest.raises(InputError, match=sentence) as error:
-        cases(tmp_path / "data")
-    assert "\n" not in str(error.value)
+def test_bad_input_is_one_sentence(tmp_path):
+    for make, sentence in BAD:
+        root = tmp_path / make.__name__ / "data"
+        make(root)
+        assert re.search(sentence, refused(lambda root=root: cases(root))), make.__name__
 
 
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
+def test_bad_options(tmp_path):
+    for options, sentence in (
         ({"sequences": ()}, "--sequences: expected one or more"),
         ({"sequences": ("t1", "t1")}, "--sequences: expected one or more different"),
-        ({"bottom": -1}, "--bottom and --top: expected 0 or more, found -1 and 26"),
-        ({"size": (0, 224)}, "--size: expected two positive numbers, found 0 224"),
-        ({"tails": 50.0}, "--tails: expected a percentage from 0 to below 50, found 50"),
-    ],
-)
-def test_bad_options(tmp_path, options, sentence):
-    with pytest.raises(InputError, match=sentence):
-        read(tmp_path, Options(**options))
+        ({"bottom": -1}, "--bottom: expected at least 0, found -1"),
+        ({"size": (0, 224)}, "--size: expected at least 1, found 0"),
+        ({"tails": 50.0}, "--tails: expected less than 50.0, found 50.0"),
+    ):
+        refused(lambda options=options: prepare("brats", tmp_path, tmp_path / "s", Options(**options)), sentence)

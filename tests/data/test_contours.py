@@ -9,7 +9,7 @@ from matplotlib.path import Path as Polygon
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial.distance import cdist
 
-from berdiff.data.contours import Annotation, Contour, Nodule, Ratings, Scan, Window, nodules, rasterise, read_scans
+from berdiff.data.contours import Annotation, Contour, Crop, Nodule, Ratings, Scan, nodules, rasterise, read_scans
 from berdiff.errors import InputError
 
 RATINGS = Ratings(3, 1, 6, 3, 3, 1, 1, 5, 3)
@@ -33,18 +33,18 @@ def square(low: int, high: int, z: float = 0.0, included: bool = True) -> Contou
     return Contour(z, included, np.array(ring, np.int32))
 
 
-def slow_mask(contours: list[Contour], window: Window) -> np.ndarray:
+def slow_mask(contours: list[Contour], crop: Crop) -> np.ndarray:
     """pylidc's own recipe: test each pixel's centre against the polygon, then take the contour's pixels away."""
-    grid = np.argwhere(np.ones((window.size, window.size))) + (window.row, window.column)
-    mask = np.zeros((window.size, window.size), bool)
+    grid = np.argwhere(np.ones((crop.size, crop.size))) + (crop.row, crop.column)
+    mask = np.zeros((crop.size, crop.size), bool)
     for included in (True, False):
         for contour in contours:
             if contour.included is included:
                 closed = np.concatenate([contour.points, contour.points[:1]])
                 inside = Polygon(closed, closed=True).contains_points(grid).reshape(mask.shape)
                 mask = mask | inside if included else mask & ~inside
-                for row, column in contour.points - (window.row, window.column):
-                    if 0 <= row < window.size and 0 <= column < window.size:
+                for row, column in contour.points - (crop.row, crop.column):
+                    if 0 <= row < crop.size and 0 <= column < crop.size:
                         mask[row, column] = False
     return mask
 
@@ -66,32 +66,32 @@ def test_lidc_0001_is_scan_12_with_the_annotations_84_to_87():
 
 
 def test_a_contour_runs_outside_the_nodule_and_a_hole_takes_its_border_with_it():
-    window = Window(10, 10, 20)
+    crop = Crop(10, 10, 20)
     expected = np.zeros((20, 20), bool)
     expected[3:10, 3:10] = True
-    np.testing.assert_array_equal(rasterise([square(12, 20)], window), expected)
+    np.testing.assert_array_equal(rasterise([square(12, 20)], crop), expected)
     expected[5:8, 5:8] = False
-    np.testing.assert_array_equal(rasterise([square(15, 17, included=False), square(12, 20)], window), expected)
+    np.testing.assert_array_equal(rasterise([square(15, 17, included=False), square(12, 20)], crop), expected)
 
 
-def test_a_nodule_that_leaves_the_window_is_cut_at_its_edge():
-    whole = rasterise([square(0, 30)], Window(0, 0, 40))
-    np.testing.assert_array_equal(rasterise([square(0, 30)], Window(20, 5, 16)), whole[20:36, 5:21])
+def test_a_nodule_that_leaves_the_crop_is_cut_at_its_edge():
+    whole = rasterise([square(0, 30)], Crop(0, 0, 40))
+    np.testing.assert_array_equal(rasterise([square(0, 30)], Crop(20, 5, 16)), whole[20:36, 5:21])
 
 
 def test_masks_agree_with_testing_every_pixel(scans):
-    """On all slices of every 25th scan. A pixel may differ where a polygon's long edge passes exactly through it."""
+    """On all slices of every 50th scan. A pixel may differ where a polygon's long edge passes exactly through it."""
     pixels = wrong = slices = 0
-    for scan in scans[::25]:
+    for scan in scans[::50]:
         for nodule in nodules(scan):
-            window = nodule.window(100)
+            crop = nodule.crop(100)
             for z in nodule.zs:
-                for annotation, mask in zip(nodule.annotations, nodule.masks(z, window), strict=False):
-                    slow = slow_mask([c for c in annotation.contours if c.z == z], window)
+                for annotation, mask in zip(nodule.annotations, nodule.masks(z, crop), strict=False):
+                    slow = slow_mask([c for c in annotation.contours if c.z == z], crop)
                     pixels += int(slow.sum())
                     wrong += int((slow != mask.astype(bool)).sum())
                     slices += 1
-    assert slices > 1000
+    assert slices > 500
     assert wrong <= 1e-4 * pixels
 
 
@@ -114,7 +114,7 @@ def slow_groups(scan: Scan) -> list[list[int]]:
 
 def test_nodules_agree_with_the_distances_of_all_pairs(scans):
     compared = 0
-    for scan in scans:
+    for scan in scans[::3]:
         points = sum(len(c.points) for a in scan.annotations for c in a.contours)
         if len(scan.annotations) < 2 or points > 1000:
             continue
@@ -122,7 +122,7 @@ def test_nodules_agree_with_the_distances_of_all_pairs(scans):
         if max(map(len, expected)) <= 4:
             assert sorted([a.number for a in n.annotations] for n in nodules(scan)) == expected
             compared += 1
-    assert compared > 200
+    assert compared > 70
 
 
 def test_the_numbers_of_nodules_and_slices_are_near_the_published_ones(all_nodules):
@@ -148,23 +148,23 @@ def test_five_annotations_in_one_place_are_split_by_their_centres():
     assert [[a.number for a in n.annotations] for n in nodules(scan)] == [[0, 2, 4], [1, 3]]
 
 
-def test_a_window_holds_the_nodule_in_its_middle_and_stays_inside_the_frame(all_nodules):
+def test_a_crop_holds_the_nodule_in_its_middle_and_stays_inside_the_frame(all_nodules):
     for nodule in all_nodules:
-        window = nodule.window(128)
+        crop = nodule.crop(128)
         points = np.concatenate([a.points for a in nodule.annotations])
-        assert (points >= (window.row, window.column)).all()
-        assert (points < (window.row + 128, window.column + 128)).all()
-        assert min(window.row, window.column) >= 0
-        assert max(window.row, window.column) <= 512 - 128
+        assert (points >= (crop.row, crop.column)).all()
+        assert (points < (crop.row + 128, crop.column + 128)).all()
+        assert min(crop.row, crop.column) >= 0
+        assert max(crop.row, crop.column) <= 512 - 128
     edge = Nodule(all_nodules[0].scan, 0, (Annotation(1, RATINGS, (square(500, 510),)),))
-    assert edge.window(64) == Window(448, 448, 64)
+    assert edge.crop(64) == Crop(448, 448, 64)
     middle = Nodule(all_nodules[0].scan, 0, (Annotation(1, RATINGS, (square(200, 210),)),))
-    assert middle.window(64) == Window(173, 173, 64)
+    assert middle.crop(64) == Crop(173, 173, 64)
 
 
 def test_absent_readers_have_empty_masks(all_nodules):
     nodule = next(n for n in all_nodules if len(n.annotations) == 2)
-    masks = nodule.masks(nodule.zs[len(nodule.zs) // 2], nodule.window(128))
+    masks = nodule.masks(nodule.zs[len(nodule.zs) // 2], nodule.crop(128))
     assert masks.shape == (4, 128, 128)
     assert masks.dtype == np.uint8
     assert masks[:2].any()
@@ -200,8 +200,8 @@ def test_masks_agree_with_the_public_prepared_set(shared_data, all_nodules):
     ours: dict[str, list[tuple[tuple[int, ...], np.ndarray]]] = {patient: [] for patient in wanted}
     for nodule in all_nodules:
         if nodule.scan.patient in wanted:
-            window = nodule.window(128)
-            drawn = [nodule.masks(z, window) for z in nodule.zs]
+            crop = nodule.crop(128)
+            drawn = [nodule.masks(z, crop) for z in nodule.zs]
             ours[nodule.scan.patient] += [(areas(masks), masks) for masks in drawn]
     ratios, same = [], 0
     for patient, public in zip(patients, labels, strict=True):

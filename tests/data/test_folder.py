@@ -7,6 +7,7 @@ from dicom_writer import write_slice
 from folder_writer import LPS, H, W, blob, cases, picture, save, simple
 from PIL import Image
 
+from berdiff.data.input_spec import Intensity
 from berdiff.data.prepare import prepare
 from berdiff.data.sources.folder import OWN_PATIENT, Options, read
 from berdiff.data.store import open_store
@@ -16,17 +17,18 @@ from berdiff.errors import InputError
 # --- names ---
 
 
-@pytest.mark.parametrize("suffix", [".png", ".tif", ".npy"])
-def test_the_simplest_folder(tmp_path, suffix):
-    reading = read(simple(tmp_path, suffix=suffix), Options())
-    assert (reading.channels, reading.targets, reading.raters) == (("image",), ("mask",), 1)
-    assert (reading.size, reading.dtype, reading.total, reading.notes) == ((H, W), "uint8", 3, (OWN_PATIENT,))
-    for i, case in enumerate(reading.cases):
-        assert (case.name, case.patient, case.volume, case.split) == (f"c{i}", f"c{i}", "", "")
-        assert case.source == f"images/c{i}{suffix}"
-        assert np.isnan(case.spacing).all()
-        np.testing.assert_array_equal(case.image, picture(i)[None])
-        np.testing.assert_array_equal(case.masks, blob(i)[None, None] > 0)
+def test_the_simplest_folder(tmp_path):
+    for suffix in (".png", ".tif", ".npy"):
+        reading = read(simple(tmp_path / suffix, suffix=suffix), Options())
+        assert (reading.channels, reading.targets, reading.raters) == (("image",), ("mask",), 1)
+        assert (reading.size, reading.dtype, reading.total, reading.notes) == ((H, W), "uint8", 3, (OWN_PATIENT,))
+        assert reading.intensity == Intensity()
+        for i, case in enumerate(reading.cases):
+            assert (case.name, case.patient, case.volume, case.split) == (f"c{i}", f"c{i}", "", "")
+            assert case.source == f"images/c{i}{suffix}"
+            assert np.isnan(case.spacing).all()
+            np.testing.assert_array_equal(case.image, picture(i)[None])
+            np.testing.assert_array_equal(case.masks, blob(i)[None, None] > 0)
 
 
 NAMINGS = {
@@ -40,19 +42,23 @@ NAMINGS = {
 }
 
 
-@pytest.mark.parametrize("naming", NAMINGS)
-def test_names_tell_rater_and_target(tmp_path, naming):
+def test_names_hold_rater_and_target(tmp_path):
+    for number, naming in enumerate(NAMINGS):
+        check_naming(tmp_path / str(number), naming)
+
+
+def check_naming(root, naming):
     raters = ("ann", "bob") if "{rater}" in naming else ("only",)
     targets = ("edge", "core") if "{target}" in naming else ("only",)
     made = {}
     for i in range(2):
-        save(tmp_path / "images" / f"p1_s{i}.png", picture(i))
+        save(root / "images" / f"p1_s{i}.png", picture(i))
         for r, rater in enumerate(raters):
             for k, target in enumerate(targets):
                 mask = blob(100 * i + 10 * r + k)
-                save(tmp_path / naming.format(case=i, rater=rater, target=target), mask)
+                save(root / naming.format(case=i, rater=rater, target=target), mask)
                 made[i, rater, target] = mask > 0
-    reading = read(tmp_path, Options(mask_name=NAMINGS[naming]))
+    reading = read(root, Options(mask_name=NAMINGS[naming]))
     assert reading.raters == len(raters)
     assert reading.targets == (("core", "edge") if len(targets) > 1 else ("mask",))
     for i, case in enumerate(reading.cases):
@@ -83,7 +89,7 @@ def test_images_and_masks_in_one_folder(tmp_path):
     found = cases(tmp_path, images=".", masks=".", mask_name="{case}_mask")
     assert [case.name for case in found] == ["TCGA_0", "TCGA_1"]
     np.testing.assert_array_equal(found[1].masks[0, 0], blob(1) > 0)
-    with pytest.raises(InputError, match="--mask-name: expected a name that tells masks from images"):
+    with pytest.raises(InputError, match="--mask-name: expected a name that sets masks apart from images"):
         cases(tmp_path, images=".", masks=".")
 
 
@@ -144,7 +150,7 @@ def test_split_folders_are_kept(tmp_path):
 # --- values ---
 
 
-def test_a_missing_rater_is_allowed_only_when_told(tmp_path):
+def test_a_missing_rater_is_allowed_only_when_asked_for(tmp_path):
     for i in range(2):
         save(tmp_path / "images" / f"c{i}.png", picture(i))
         for rater in ("a", "b")[: 2 - i]:
@@ -162,8 +168,10 @@ def test_sixteen_bits_by_type_window_and_percentiles(tmp_path):
     save(tmp_path / "masks" / "a.png", blob())
     (case,) = cases(tmp_path)
     np.testing.assert_allclose(case.image[0], deep / 65535, atol=1e-6)
+    assert read(tmp_path, Options(window=(1000, 30000))).intensity == Intensity("window", (1000, 30000))
     (case,) = cases(tmp_path, window=(1000, 30000))
     np.testing.assert_allclose(case.image[0], np.clip((deep - 1000.0) / 29000, 0, 1), atol=1e-6)
+    assert read(tmp_path, Options(scale="percentiles", tails=5)).intensity == Intensity("percentiles", tails=5)
     (case,) = cases(tmp_path, scale="percentiles", tails=5)
     low, high = np.percentile(deep, (5, 95))
     np.testing.assert_allclose(case.image[0], np.clip((deep - low) / (high - low), 0, 1), atol=1e-5)
@@ -227,8 +235,7 @@ def test_declared_values(tmp_path):
     assert cases(tmp_path)[0].masks.all()
 
 
-@pytest.mark.parametrize("fit", ["crop", "resize"])
-def test_images_of_many_sizes_are_brought_to_one(tmp_path, fit):
+def test_images_of_many_sizes_are_brought_to_one(tmp_path):
     for i, shape in enumerate([(H, W), (30, 20), (8, 40)]):
         inner = np.zeros(shape, np.uint8)
         inner[shape[0] // 4 : -shape[0] // 4, shape[1] // 4 : -shape[1] // 4] = 255
@@ -238,7 +245,7 @@ def test_images_of_many_sizes_are_brought_to_one(tmp_path, fit):
         InputError, match=r"1\.png: expected 12x16 pixels like the first image, found 30x20 \(see --size\)"
     ):
         read(tmp_path, Options())
-    for case in cases(tmp_path, size=(16, 24), fit=fit):
+    for case in (*cases(tmp_path, size=(16, 24)), *cases(tmp_path, size=(16, 24), fit="resize")):
         assert case.image.shape == (1, 16, 24)
         np.testing.assert_array_equal(case.image[0] > 127, case.masks[0, 0])
 
@@ -317,7 +324,7 @@ def test_single_dicom_pictures_and_stacks_of_slices(tmp_path):
 
 
 def test_a_store_is_made_of_it(tmp_path):
-    """Three slices a patient, told by a pattern: no patient is in two splits."""
+    """Three slices per patient, known by a pattern: no patient is in two splits."""
     for i in range(12):
         save(tmp_path / "data" / "images" / f"p{i // 3}_s{i}.png", picture(i))
         save(tmp_path / "data" / "masks" / f"p{i // 3}_s{i}.png", blob(i))

@@ -1,11 +1,15 @@
 """Anyone's folder, with each thing that can be wrong: one sentence that names the file, or the option."""
 
 import os
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 from folder_writer import LPS, H, W, blob, cases, picture, save, simple
+from layouts import refused
 
+from berdiff.data.prepare import prepare
 from berdiff.data.sources.folder import Options, read
 from berdiff.errors import InputError
 
@@ -171,7 +175,7 @@ BAD = [
     (mask_of_another_size, r"masks/c1\.png: expected 1x12x16 .* like its image, found 1x12x17"),
     (volume_mask_of_another_size, r"masks/v\.nii\.gz: expected 4x12x16 .* found 3x12x16"),
     (mask_elsewhere, r"masks/v\.nii\.gz: expected the same place in space as v\.nii\.gz, found it up to 50 mm away"),
-    (mask_without_a_place, r"v\.npy: expected a mask that says where it lies in space like its image v\.nii\.gz"),
+    (mask_without_a_place, r"v\.npy: expected a mask with a place in space like its image v\.nii\.gz"),
     (colour_mask, r"masks/c1\.png: expected a mask of one channel, found 3 different ones"),
     (missing_mask, r"images/c1\.png: expected a mask for the case 'c1' in .*masks, found none"),
     (missing_target, r"b\.png: expected a mask of the target 'edge' by the rater 'r1' for the case 'b', found none"),
@@ -192,17 +196,19 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("make", "sentence"), BAD, ids=[make.__name__ for make, _ in BAD])
-def test_bad_input_is_one_sentence(tmp_path, make, sentence):
-    make(tmp_path / "data")
-    with pytest.raises(InputError, match=sentence) as error:
-        cases(tmp_path / "data")
-    assert "\n" not in str(error.value)
+def test_bad_input_is_one_sentence(tmp_path):
+    for make, sentence in BAD:
+        root = tmp_path / make.__name__ / "data"
+        root.parent.mkdir()
+        make(root)
+        assert re.search(sentence, refused(lambda root=root: cases(root))), make.__name__
 
 
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
+def test_bad_tables(tmp_path):
+    simple(tmp_path / "data")
+    options = Options(table=tmp_path / "t.csv")
+    refused(lambda: read(tmp_path / "data", options), "t.csv: expected a CSV file, found no such file")
+    for text, sentence in (
         (
             "case,patient\nc0,a\nc1,b\nc2,c\nc7,d\n",
             "line 5: expected the name of a case .* found an unknown case: 'c7'",
@@ -220,23 +226,14 @@ def test_bad_input_is_one_sentence(tmp_path, make, sentence):
         ("", "expected the columns case, patient and perhaps split, found"),
         ("case,patient\n\xe9", "expected a CSV file, found something else"),
         ('case,patient\n"c0,a', "expected a CSV file, found something else"),
-    ],
-)
-def test_bad_tables(tmp_path, text, sentence):
-    simple(tmp_path / "data")
-    (tmp_path / "t.csv").write_bytes(text.encode("latin-1"))
-    with pytest.raises(InputError, match=r"t\.csv.*" + sentence):
-        read(tmp_path / "data", Options(table=tmp_path / "t.csv"))
+    ):
+        (tmp_path / "t.csv").write_bytes(text.encode("latin-1"))
+        assert re.search(r"t\.csv.*" + sentence, refused(lambda: read(tmp_path / "data", options))), text
 
 
-def test_no_table(tmp_path):
-    with pytest.raises(InputError, match=r"t\.csv: expected a CSV file, found no such file"):
-        read(simple(tmp_path), Options(table=tmp_path / "t.csv"))
-
-
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
+def test_bad_options(tmp_path):
+    simple(tmp_path)
+    for options, sentence in (
         ({"images": ".."}, r"expected a path inside .* found one that leads to"),
         ({"masks": "/"}, r"expected a path inside .* found one that leads to /"),
         ({"image_name": "{rater}"}, r"--image-name: expected a name made of \{case\}, \{channel\}"),
@@ -245,11 +242,11 @@ def test_no_table(tmp_path):
         ({"mask_name": "{case}_m"}, r"masks/c0\.png: expected a mask called \{case\}_m after an image"),
         ({"patient": "("}, r"--patient: expected a regular expression, found '\('"),
         ({"patient": "p(.)"}, r"--patient: expected 'p\(\.\)' to find a patient in 'c0', found none"),
-        ({"patient": "c", "table": "t.csv"}, "--patient: expected no --table beside it"),
-        ({"size": (0, 4)}, "--size: expected two positive numbers, found 0 4"),
+        ({"patient": "c", "table": Path("t.csv")}, "--patient: expected no --table beside it"),
+        ({"size": (0, 4)}, "--size: expected at least 1, found 0"),
         ({"window": (4, 4)}, "--window: expected a lower and a higher value"),
         ({"window": (0, 4), "scale": "dtype"}, "--window: expected no --scale beside it, found --scale dtype"),
-        ({"tails": -1}, "--tails: expected a percentage"),
+        ({"tails": -1}, "--tails: expected at least 0.0, found -1"),
         ({"foreground": (0,)}, "--foreground: expected values other than 0"),
         ({"foreground": (1,), "threshold": 127}, "expected one of them at most"),
         (
@@ -258,12 +255,10 @@ def test_no_table(tmp_path):
         ),
         ({"labels": ("a=1", "b=1")}, "--labels: .* found 'b=1'"),
         ({"labels": ("a=0",)}, "--labels: .* found 'a=0'"),
-    ],
-)
-def test_bad_options(tmp_path, options, sentence):
-    simple(tmp_path)
-    with pytest.raises(InputError, match=sentence):
-        read(tmp_path, Options(**options))
+    ):
+        made = Options(**options)
+        found = refused(lambda made=made: prepare("folder", tmp_path, tmp_path / "s", made))
+        assert re.search(sentence, found), options
 
 
 def test_scale_by_type_needs_a_type_with_a_range(tmp_path):

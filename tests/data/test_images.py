@@ -1,5 +1,7 @@
 """Pictures as arrays: every kind of PNG, JPG and TIFF that is met, and what is not a picture."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 import tifffile
@@ -13,29 +15,25 @@ GREY = RNG.integers(0, 256, (5, 7), dtype=np.uint8)
 COLOUR = RNG.integers(0, 256, (5, 7, 3), dtype=np.uint8)
 
 
-@pytest.mark.parametrize("suffix", ["png", "tif"])
-@pytest.mark.parametrize(
-    "pixels",
-    [GREY, COLOUR, GREY.astype(np.uint16) * 257],
-    ids=["grey", "colour", "16 bit"],
-)
-def test_lossless(tmp_path, suffix, pixels):
-    path = tmp_path / f"a.{suffix}"
-    Image.fromarray(pixels).save(path)
-    image = read_image(path)
-    assert image.dtype == pixels.dtype
-    np.testing.assert_array_equal(image, pixels[None] if pixels.ndim == 2 else np.moveaxis(pixels, -1, 0))
+def channels_first(pixels: np.ndarray) -> np.ndarray:
+    return pixels[None] if pixels.ndim == 2 else np.moveaxis(pixels, -1, 0)
 
 
-@pytest.mark.parametrize("dtype", [np.uint16, np.float32, np.float64])
-@pytest.mark.parametrize("shape", [(5, 7), (5, 7, 3)])
-def test_tiff_keeps_all_bits(tmp_path, dtype, shape):
-    pixels = (RNG.random(shape) * 60000).astype(dtype)
-    tifffile.imwrite(tmp_path / "a.tif", pixels)
-    image = read_image(tmp_path / "a.tif")
-    expected = pixels[None] if pixels.ndim == 2 else np.moveaxis(pixels, -1, 0)
-    np.testing.assert_array_equal(image, expected.astype(image.dtype))
-    assert image.dtype == (np.float32 if dtype == np.float64 else dtype)
+def test_lossless(tmp_path):
+    for suffix, pixels in product(("png", "tif"), (GREY, COLOUR, GREY.astype(np.uint16) * 257)):
+        Image.fromarray(pixels).save(tmp_path / f"a.{suffix}")
+        image = read_image(tmp_path / f"a.{suffix}")
+        assert image.dtype == pixels.dtype
+        np.testing.assert_array_equal(image, channels_first(pixels))
+
+
+def test_tiff_keeps_all_bits(tmp_path):
+    for dtype, shape in product((np.uint16, np.float32, np.float64), ((5, 7), (5, 7, 3))):
+        pixels = (RNG.random(shape) * 60000).astype(dtype)
+        tifffile.imwrite(tmp_path / "a.tif", pixels)
+        image = read_image(tmp_path / "a.tif")
+        np.testing.assert_array_equal(image, channels_first(pixels).astype(image.dtype))
+        assert image.dtype == (np.float32 if dtype == np.float64 else dtype)
 
 
 def test_tiff_compressions_and_white_zero(tmp_path):
@@ -87,13 +85,10 @@ def test_refused(tmp_path):
         assert str(tmp_path / name) in str(caught.value)
 
 
-@pytest.mark.parametrize("values", [[0], [0, 1], [1], [0, 255], [255], [False, True]])
-def test_binary(values):
-    labels = np.array(values)
-    np.testing.assert_array_equal(binary(labels, "x"), (labels > 0).astype(np.uint8))
-
-
-@pytest.mark.parametrize("values", [[2], [0, 1, 255], [-1, 0, 1], [0, 0.5, 1], [0, np.nan], [0, 7]])
-def test_not_binary(values):
-    with pytest.raises(InputError, match="x: expected a mask of 0 and 1 or of 0 and 255, found the values"):
-        binary(np.array(values), "x")
+def test_binary():
+    for values in ([0], [0, 1], [1], [0, 255], [255], [False, True]):
+        labels = np.array(values)
+        np.testing.assert_array_equal(binary(labels, "x"), (labels > 0).astype(np.uint8))
+    for values in ([2], [0, 1, 255], [-1, 0, 1], [0, 0.5, 1], [0, np.nan], [0, 7]):
+        with pytest.raises(InputError, match="x: expected a mask of 0 and 1 or of 0 and 255, found the values"):
+            binary(np.array(values), "x")

@@ -1,7 +1,6 @@
 """Raw LIDC: files the tests write with a real scan's UID and positions, and the real slices of LIDC-IDRI-0001."""
 
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 import h5py
@@ -10,6 +9,8 @@ import pytest
 from dicom_writer import write_slice
 
 from berdiff.data.contours import nodules, read_scans
+from berdiff.data.input_spec import Intensity
+from berdiff.data.prepare import prepare
 from berdiff.data.sources.lidc_dicom import Options, read, resample
 from berdiff.errors import InputError
 
@@ -49,24 +50,25 @@ def test_slices_are_cut_around_the_nodule_with_the_masks_of_all_readers(tmp_path
     assert reading.notes == (
         f"{len(nodule.zs) - 3} of {len(nodule.zs)} marked slices left out: their DICOM files are missing",
     )
-    window = nodule.window(128)
-    hu = PICTURE[window.row : window.row + 128, window.column : window.column + 128] - 1024.0
+    crop = nodule.crop(128)
+    hu = PICTURE[crop.row : crop.row + 128, crop.column : crop.column + 128] - 1024.0
     for case, z in zip(cases, nodule.zs[2:5], strict=True):
         assert case.patient == "LIDC-IDRI-0001"
         assert case.spacing == SPACING
         assert case.source == f"deep/er/{z}.dcm"
-        np.testing.assert_array_equal(case.masks[:, 0], nodule.masks(z, window))
+        np.testing.assert_array_equal(case.masks[:, 0], nodule.masks(z, crop))
         np.testing.assert_allclose(case.image[0], np.clip((hu + 1000) / 1400, 0, 1) * 255, atol=0.51)
     assert len({case.name for case in cases}) == 3
 
 
 def test_the_window_of_hounsfield_units(tmp_path, nodule):
     write(tmp_path, nodule.zs[2])
-    (case,) = read(tmp_path, Options(hu_low=-160, hu_high=240)).cases
-    window = nodule.window(128)
-    hu = PICTURE[window.row : window.row + 128, window.column : window.column + 128] - 1024.0
+    reading = read(tmp_path, Options(hu_low=-160, hu_high=240))
+    assert reading.intensity == Intensity("window", (-160, 240))
+    (case,) = reading.cases
+    crop = nodule.crop(128)
+    hu = PICTURE[crop.row : crop.row + 128, crop.column : crop.column + 128] - 1024.0
     np.testing.assert_allclose(case.image[0], np.clip((hu + 160) / 400, 0, 1) * 255, atol=0.51)
-    refused(tmp_path, "--hu-high", options=Options(hu_low=100, hu_high=-100))
 
 
 def test_resampling_keeps_the_picture_and_the_area_in_millimetres(tmp_path, nodule):
@@ -80,13 +82,13 @@ def test_resampling_keeps_the_picture_and_the_area_in_millimetres(tmp_path, nodu
             assert mask.sum() * spacing**2 == pytest.approx(whole.sum() * SPACING[0] ** 2, rel=0.05)
 
 
-@pytest.mark.parametrize("step", [0.6, 1.0, 1.7])
-def test_resampling_a_ramp_gives_the_ramp(step):
+def test_resampling_a_ramp_gives_the_ramp():
     plane = (3 * ROWS[:100, :90] + 2 * COLUMNS[:100, :90]).astype(np.float32)
     centre = np.array([50.3, 44.8])
-    at = (np.arange(20) - 9.5) * step
-    expected = 3 * (centre[0] + at[:, None]) + 2 * (centre[1] + at[None, :])
-    np.testing.assert_allclose(resample(plane, centre, step, 20), expected, atol=1e-3)
+    for step in (0.6, 1.0, 1.7):
+        at = (np.arange(20) - 9.5) * step
+        expected = 3 * (centre[0] + at[:, None]) + 2 * (centre[1] + at[None, :])
+        np.testing.assert_allclose(resample(plane, centre, step, 20), expected, atol=1e-3)
     np.testing.assert_allclose(resample(plane, np.array([0.0, 0.0]), 1.0, 20), plane[:20, :20], atol=1e-3)
 
 
@@ -98,14 +100,14 @@ def test_other_modalities_are_left_out_and_a_foreign_series_is_refused(tmp_path,
     refused(tmp_path, str(path), "series 1.2.3.99", "not in the readers' database")
 
 
-def test_missing_and_doubled_slices_are_told_and_refused_when_strict(tmp_path, nodule):
+def test_missing_and_doubled_slices_are_noted_and_refused_when_strict(tmp_path, nodule):
     z = nodule.zs[2]
     write(tmp_path, z, "a", InstanceNumber=7)
     write(tmp_path, z, "b", InstanceNumber=3)
     reading = read(tmp_path, Options())
     assert [case.source for case in reading.cases] == ["deep/er/b.dcm"]
     assert "1 slices are there twice" in reading.notes[1]
-    refused(tmp_path, "a.dcm", "b.dcm", "one file a slice", options=Options(strict=True))
+    refused(tmp_path, "a.dcm", "b.dcm", "one file per slice", options=Options(strict=True))
     (tmp_path / "deep" / "er" / "a.dcm").unlink()
     refused(tmp_path, "expected a file for the marked slice at z", SERIES, options=Options(strict=True))
 
@@ -118,30 +120,34 @@ def test_bad_files_and_folders(tmp_path, nodule):
     refused(unmarked, "expected slices that a reader marked, found none in 1 CT series")
     for name, tags, words in (
         ("geometry", {"drop": ("ImagePositionPatient",)}, ("ImagePositionPatient",)),
-        ("spacing", {"spacing": (0.5, 0.5)}, ("expected 0.703125 mm a pixel", "0.5")),
+        ("spacing", {"spacing": (0.5, 0.5)}, ("expected 0.703125 mm per pixel", "0.5")),
     ):
         write(tmp_path / name, nodule.zs[2], "bad", **tags)
         refused(tmp_path / name, "bad.dcm", *words)
     write_slice(tmp_path / "small" / "bad.dcm", PICTURE[:256, :256], nodule.zs[2], series=SERIES, spacing=SPACING)
-    refused(tmp_path / "small", "bad.dcm", "expected 512 x 512 pixels, found 256 x 256")
+    refused(tmp_path / "small", "bad.dcm", "expected 512x512 pixels, found 256x256")
     foreign = tmp_path / "foreign" / "bad.dcm"
     foreign.parent.mkdir()
     foreign.write_text("no DICOM" * 99)
     refused(foreign.parent, "bad.dcm", "expected a DICOM file")
 
 
-def test_a_truncated_slice_is_told_when_it_is_reached(tmp_path, nodule):
+def test_a_truncated_slice_is_found_when_it_is_reached(tmp_path, nodule):
     path = write(tmp_path, nodule.zs[2])
     path.write_bytes(path.read_bytes()[:-1000])
     with pytest.raises(InputError, match="whole DICOM pixel data"):
         list(read(tmp_path, Options()).cases)
 
 
-@pytest.mark.parametrize(
-    ("change", "word"), [({"size": 4}, "--size"), ({"size": 513}, "--size"), ({"spacing": 0.0}, "--spacing")]
-)
-def test_bad_options(tmp_path, change, word):
-    refused(tmp_path, word, options=replace(Options(), **change))
+def test_bad_options(tmp_path):
+    for change, word in (
+        ({"size": 4}, "--size"),
+        ({"size": 513}, "--size"),
+        ({"spacing": 0.0}, "--spacing"),
+        ({"hu_low": 100.0, "hu_high": -100.0}, "--hu-high"),
+    ):
+        with pytest.raises(InputError, match=word):
+            prepare("lidc-dicom", tmp_path, tmp_path / "s", Options(**change))
 
 
 def test_lidc_0001_has_the_masks_and_the_picture_of_the_public_prepared_set(shared_data):

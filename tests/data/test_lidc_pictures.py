@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from layouts import save, write_crops, write_jpg_folders, write_png_tree
 
+from berdiff.data.input_spec import Intensity
 from berdiff.data.prepare import prepare
 from berdiff.data.sources import lidc_crops, lidc_jpg, lidc_png
 from berdiff.data.split import leak
@@ -37,6 +38,7 @@ def test_png_tree(tmp_path):
     got, readers = store.read(range(12))
     np.testing.assert_allclose(got[:, 0], images / 255, atol=1e-7)
     np.testing.assert_array_equal(readers[:, :, 0], masks)
+    assert store.input_spec.intensity == Intensity("minmax", field=32)
     assert store.cases.case[5] == "LIDC-IDRI-0001/nodule-0/slice-1"
     assert list(store.cases.patient[::4]) == ["LIDC-IDRI-0000", "LIDC-IDRI-0001", "LIDC-IDRI-0002"]
     inner = prepared("lidc-png", tmp_path / "in" / "LIDC-IDRI-slices", tmp_path / "inner")  # the folder within will do
@@ -56,7 +58,7 @@ def test_png_tree_in_the_order_of_numbers(tmp_path):
 def test_crops(tmp_path):
     made = write_crops(tmp_path / "in")
     store = prepared("lidc-crops", tmp_path / "in", tmp_path / "s", lidc_crops.Options(size=32))
-    assert store.manifest.options == {"size": 32, "readers": 4}
+    assert store.manifest.options == {"size": 32, "readers": 4, "fit": "crop"}
     for split, (images, masks) in made.items():
         got, readers = store.read(store.indices(split))
         np.testing.assert_allclose(got[:, 0], images[:, 6:-6, 6:-6] / 255, atol=1e-7)
@@ -76,9 +78,24 @@ def test_crops_of_180_give_the_centre_128_of_public_code(tmp_path):
     np.testing.assert_array_equal(case.image[0], image[26:-26, 26:-26])
 
 
+def test_crops_resized_keep_the_whole_crop(tmp_path):
+    """As the paper does: 180 to 128. Masks stay of 0 and 1, and a pixel has other millimetres."""
+    blob = np.zeros((180, 180), np.uint8)
+    blob[40:120, 60:100] = 255
+    save(tmp_path / "in/test/images/p/z-1_c0.png", blob)
+    for k in range(4):
+        save(tmp_path / f"in/test/gt/p/z-1_c0_l{k}.png", blob)
+    store = prepared("lidc-crops", tmp_path / "in", tmp_path / "s", lidc_crops.Options(fit="resize"))
+    image, masks = store.read([0])
+    assert image.shape == (1, 1, 128, 128)
+    np.testing.assert_array_equal(image[0, 0] > 0.5, masks[0, 0, 0])
+    assert masks[0, 3, 0].sum() == pytest.approx(80 * 40 * (128 / 180) ** 2, rel=0.03)
+    np.testing.assert_allclose(store.cases.spacing, 0.5 * 180 / 128)
+
+
 def test_crops_larger_than_they_are(tmp_path):
     write_crops(tmp_path)
-    assert "--size: expected 1 to 44, the size of the crops, found 128" in refused(lidc_crops, tmp_path)
+    assert "--size: expected 1 to 44, the size of the pictures, found 128" in refused(lidc_crops, tmp_path)
 
 
 def test_crops_with_a_patient_in_two_splits(tmp_path):
@@ -100,8 +117,8 @@ def test_jpg_folders(tmp_path):
         np.testing.assert_array_equal(readers[:, :, 0], made[folder][1])  # blurred by JPG, exact after the threshold
     assert "patients unknown" in store.notes[0]
     assert list(store.cases.case) == ["training/0", "training/1", "training/2", "testing/0", "testing/1"]
-    with pytest.raises(InputError, match="--threshold: expected 0 to 254, found 255"):
-        lidc_jpg.read(tmp_path / "in", lidc_jpg.Options(threshold=255))
+    with pytest.raises(InputError, match="--threshold: expected less than 255, found 255"):
+        prepare("lidc-jpg", tmp_path / "in", tmp_path / "t", lidc_jpg.Options(threshold=255))
 
 
 LAYOUTS = {
@@ -171,13 +188,13 @@ def test_a_link_out_of_the_folder(layout, tmp_path_factory):
         path.write_bytes(good)
 
 
-@pytest.mark.parametrize("module", [lidc_png, lidc_crops, lidc_jpg])
-def test_empty_or_no_folder(module, tmp_path):
+def test_empty_or_no_folder(tmp_path):
     (tmp_path / "empty").mkdir()
-    assert "found none" in refused(module, tmp_path / "empty")
-    assert "expected a folder, found nothing" in refused(module, tmp_path / "nowhere")
     (tmp_path / "file").write_text("")
-    assert "expected a folder, found a file" in refused(module, tmp_path / "file")
+    for module in (lidc_png, lidc_crops, lidc_jpg):
+        assert "found none" in refused(module, tmp_path / "empty")
+        assert "expected a folder, found nothing" in refused(module, tmp_path / "nowhere")
+        assert "expected a folder, found a file" in refused(module, tmp_path / "file")
 
 
 def test_a_reader_too_many(tmp_path):

@@ -1,12 +1,14 @@
 """The embedded data: the contract of every source, the real masks, and pictures that depend on their nodule alone."""
 
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from berdiff.data.contours import nodules, read_scans
+from berdiff.data.input_spec import Intensity
+from berdiff.data.prepare import prepare
+from berdiff.data.sources import lidc_readers
 from berdiff.data.sources.lidc_readers import Options, read
 from berdiff.errors import InputError
 
@@ -20,6 +22,7 @@ def some():
 def test_the_cases_keep_the_contract(some):
     reading, cases = some
     assert reading.notes == ("real readers, simulated CT",)
+    assert reading.intensity == Intensity("window", (-1000, 400))
     assert (reading.channels, reading.targets, reading.raters) == (("ct",), ("nodule",), 4)
     assert (reading.size, reading.dtype, reading.total) == ((128, 128), "uint8", len(cases))
     assert len({case.name for case in cases}) == len(cases)
@@ -42,7 +45,7 @@ def test_the_masks_are_the_readers(some):
     (nodule,) = nodules(scan)
     for z in nodule.zs:
         case = by_name[f"LIDC-IDRI-0001/scan-12/nodule-0/slice-{int(np.flatnonzero(scan.zs == z)[0])}"]
-        np.testing.assert_array_equal(case.masks[:, 0], nodule.masks(z, nodule.window(128)))
+        np.testing.assert_array_equal(case.masks[:, 0], nodule.masks(z, nodule.crop(128)))
 
 
 def test_a_picture_depends_on_its_nodule_and_the_seed_alone(some):
@@ -55,7 +58,7 @@ def test_a_picture_depends_on_its_nodule_and_the_seed_alone(some):
     np.testing.assert_array_equal(other.masks, cases[0].masks)
 
 
-def test_a_small_window_is_the_middle_of_a_large_one(some):
+def test_a_small_crop_is_the_middle_of_a_large_one(some):
     """The masks of size 64 are the centre of those of size 128, cut where a nodule is larger."""
     _, cases = some
     small = {case.name: case for case in read(None, Options(patients=6, size=64)).cases}
@@ -65,7 +68,9 @@ def test_a_small_window_is_the_middle_of_a_large_one(some):
 
 
 @pytest.mark.slow
-def test_all_of_it_is_made_with_1_to_4_readers_a_slice():
+def test_all_of_it_has_1_to_4_readers_per_slice(monkeypatch):
+    """Without the pictures, which take most of the time."""
+    monkeypatch.setattr(lidc_readers, "simulate", lambda nodule, zs, shares, crop, generator: shares)
     readers, patients = Counter(), set()
     for case in read(None, Options()).cases:
         readers[int(case.masks.any((1, 2, 3)).sum())] += 1
@@ -75,15 +80,9 @@ def test_all_of_it_is_made_with_1_to_4_readers_a_slice():
     assert len(patients) == 875
 
 
-@pytest.mark.parametrize(
-    ("options", "word"),
-    [(Options(size=16), "--size"), (Options(ct_seed=-1), "--ct-seed"), (Options(patients=0), "--patients")],
-)
-def test_bad_options(options, word):
-    with pytest.raises(InputError, match=word):
-        read(None, options)
-
-
-def test_a_path_is_refused(tmp_path):
+def test_bad_options_and_a_path(tmp_path):
+    for change, word in (({"size": 16}, "--size"), ({"ct_seed": -1}, "--ct-seed"), ({"patients": 0}, "--patients")):
+        with pytest.raises(InputError, match=word):
+            prepare("lidc-readers", None, tmp_path / "s", Options(**change))
     with pytest.raises(InputError, match="expected no path"):
-        read(Path(tmp_path), Options())
+        prepare("lidc-readers", tmp_path, tmp_path / "s")

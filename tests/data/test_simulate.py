@@ -7,7 +7,7 @@ import pytest
 
 from berdiff.data.chest import Vessels, field
 from berdiff.data.contours import Nodule, nodules, read_scans
-from berdiff.data.hounsfield import to_uint8
+from berdiff.data.intensity import to_uint8
 from berdiff.data.simulate import simulate
 
 SIZE = 128
@@ -21,14 +21,14 @@ def drawn() -> list[Nodule]:
 
 
 def shares_of(nodule: Nodule) -> np.ndarray:
-    window = nodule.window(SIZE)
-    masks = np.stack([nodule.masks(z, window) for z in nodule.zs])
+    crop = nodule.crop(SIZE)
+    masks = np.stack([nodule.masks(z, crop) for z in nodule.zs])
     return masks.sum(1, dtype=np.float32) / len(nodule.annotations)
 
 
 def picture(nodule: Nodule, seed: int = 0, shares: np.ndarray | None = None) -> np.ndarray:
     shares = shares_of(nodule) if shares is None else shares
-    return simulate(nodule, nodule.zs, shares, nodule.window(SIZE), np.random.default_rng(seed))
+    return simulate(nodule, nodule.zs, shares, nodule.crop(SIZE), np.random.default_rng(seed))
 
 
 def rated(nodule: Nodule, **ratings: int) -> Nodule:
@@ -115,7 +115,7 @@ def test_the_image_tells_the_nodule_but_no_single_reader(drawn):
     overlaps = []
     for k, nodule in enumerate(drawn):
         z = len(nodule.zs) // 2
-        masks = nodule.masks(nodule.zs[z], nodule.window(SIZE)).astype(bool)
+        masks = nodule.masks(nodule.zs[z], nodule.crop(SIZE)).astype(bool)
         if masks.any((1, 2)).all():
             overlaps.append(best_overlaps(picture(nodule, k)[z], masks))
     assert len(overlaps) > 20

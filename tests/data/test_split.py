@@ -1,7 +1,7 @@
 """Splits by patient: disjoint, seeded, independent of the order of the files."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from berdiff.data.split import check_own_split, leak, split_patients
@@ -10,6 +10,7 @@ from berdiff.errors import InputError
 names = st.lists(st.text(min_size=1, max_size=8), unique=True, max_size=60)
 
 
+@settings(max_examples=40)
 @given(names, st.integers(0, 2**31), st.floats(0, 0.49), st.floats(0, 0.49), st.randoms())
 def test_every_patient_once_whatever_the_order(patients, seed, val, test, random):
     split = split_patients(patients, seed, val, test)
@@ -33,24 +34,14 @@ def test_the_seed_matters_and_the_split_is_for_ever():
     assert first != second
     assert sum(name == "test" for name in first.values()) == 20
     # written down: a new library or machine must give the same
-    assert [name[-4:] for name, split in first.items() if split == "val"] == [
-        "0022",
-        "0095",
-        "0047",
-        "0051",
-        "0080",
-        "0018",
-        "0079",
-        "0090",
-        "0013",
-        "0072",
-    ]
+    val = " ".join(name[-4:] for name, split in first.items() if split == "val")
+    assert val == "0022 0095 0047 0051 0080 0018 0079 0090 0013 0072"
 
 
-@pytest.mark.parametrize(("val", "test"), [(-0.1, 0.2), (0.5, 0.5), (0.1, 1.0), (float("nan"), 0.1)])
-def test_bad_fractions(val, test):
-    with pytest.raises(InputError, match="--val and --test: expected fractions that leave some for training"):
-        split_patients(["a"], 0, val, test)
+def test_bad_fractions():
+    for val, test in ((-0.1, 0.2), (0.5, 0.5), (0.1, 1.0), (float("nan"), 0.1)):
+        with pytest.raises(InputError, match="--val and --test: expected fractions that leave some for training"):
+            split_patients(["a"], 0, val, test)
 
 
 def test_leak():

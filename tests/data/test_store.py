@@ -1,5 +1,6 @@
 """The store: what was put in comes out, for zarr and for us, from any address and in any process."""
 
+import json
 import multiprocessing
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import replace
@@ -13,6 +14,7 @@ from layouts import as_source, make_cases
 
 from berdiff.data import manifest as manifests
 from berdiff.data import prepare as preparing
+from berdiff.data.input_spec import InputSpec, Intensity
 from berdiff.data.manifest import Manifest
 from berdiff.data.store import Store, open_store
 from berdiff.data.verify import verify
@@ -26,7 +28,7 @@ def cases():
 
 @pytest.fixture
 def address(cases, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Ten cases in shards of 3: the last is not full, and a place in a shard has now more, now fewer readers."""
+    """Ten cases in shards of 3: the last is not full, and a place in a shard has now more, now fewer raters."""
     monkeypatch.setattr(preparing, "find_source", lambda name: as_source(cases))
     monkeypatch.setattr(preparing, "SHARD", 3)
     preparing.prepare("made", None, tmp_path / "s.zarr")
@@ -116,13 +118,13 @@ def _sum(store: Store, index: int) -> float:
     return float(images.sum()) + float(masks.sum())
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_many_processes(address, method):
+def test_many_processes(address):
     """Opened before, used here, then sent to processes that each read for themselves."""
     store = Store.open(address)
     expected = [_sum(store, i) for i in range(10)]
-    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context(method)) as pool:
-        assert list(pool.map(_sum, [store] * 10, range(10))) == expected
+    for method in ("fork", "spawn"):
+        with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context(method)) as pool:
+            assert list(pool.map(_sum, [store] * 10, range(10))) == expected
 
 
 def test_a_fork_opens_the_files_again(address):
@@ -148,6 +150,20 @@ def test_many_threads(address):
             assert list(pool.map(_sum, [store] * 40, list(range(10)) * 4)) == expected * 4
 
 
+def test_a_flipped_byte_in_a_shards_index(address):
+    """The index has a CRC-32C: without it, another place would be read as the case."""
+    shard = address / "masks/c/0/0/0/0/0"
+    whole = shard.read_bytes()
+    for place in (-1, -4, -5, -20, -52):
+        bad = bytearray(whole)
+        bad[place] ^= 4
+        shard.write_bytes(bad)
+        with pytest.raises(InputError, match=r"masks/c/0/0/0/0/0: expected a shard with a whole index, found .* CRC"):
+            Store.open(address).read([1])
+    shard.write_bytes(whole)
+    Store.open(address).read([1])
+
+
 def test_an_index_outside_is_an_error(address):
     for index in (-1, 10):
         with pytest.raises(IndexError):
@@ -161,9 +177,9 @@ def test_foreign_and_altered_manifests(address, tmp_path):
         "not JSON": ("expected a JSON manifest", "{"),
         "deep": ("expected a JSON manifest", "[" * 100_000),
         "other": ("expected the manifest of a berdiff store", '{"zarr_format": 3}'),
-        "version": ("expected format version 1, found 99", text.replace('"version": 1', '"version": 99')),
+        "version": ("expected format version 1 or 2, found 99", text.replace('"version": 2', '"version": 99')),
         "altered": ("expected the checksum", text.replace('"seed": 0', '"seed": 1')),
-        "fields": ("found a difference in extra", text.replace('"version": 1', '"version": 1, "extra": 1')),
+        "fields": ("expected the checksum", text.replace('"version": 2', '"version": 2, "extra": 1')),
     }
     for sentence, content in bad.values():
         file.write_text(content)
@@ -190,9 +206,53 @@ def test_a_manifest_cannot_lead_out_of_the_store(address):
 
 def test_hostile_sizes(address):
     manifest = Store.open(address).manifest
-    for changes in ({"raters": 0}, {"size": [-1, 5]}, {"size": [5]}, {"shard": 2**40}, {"dtype": "object"}):
-        with pytest.raises(InputError, match=r"expected positive sizes|expected images of uint8 or float32"):
+    for changes, sentence in (
+        ({"raters": 0}, "raters: expected at least 1, found 0"),
+        ({"shard": 2**40}, "shard: expected less than 1048576"),
+        ({"dtype": "object"}, "dtype: expected one of"),
+        ({"counts": {"train": {"cases": 1, "patients": 1}}}, "counts: expected cases and patients of each split"),
+        ({"input_spec": replace(manifest.input_spec, size=(-1, 5))}, "input_spec.size: expected at least 1, found -1"),
+        ({"input_spec": replace(manifest.input_spec, size=(5,))}, "input_spec.size: expected"),
+        ({"input_spec": replace(manifest.input_spec, channels=())}, "channels: expected one or more different names"),
+    ):
+        with pytest.raises(InputError, match=sentence) as caught:
             Store.open(_rewritten(address, manifest, **changes))
+        assert str(caught.value).startswith(f"{address}/manifest.json: expected the fields of format 2; ")
+
+
+FORMAT_1 = {  # source, options -> the intensities by which 0.1.0 used a model of such a store
+    "lidc-readers": ({"size": 128}, Intensity("window", (-1000, 400))),
+    "lidc-dicom": ({"hu_low": -160.0, "hu_high": 240.0}, Intensity("window", (-160, 240))),
+    "brats": ({"tails": 2.0}, Intensity("brain", tails=2.0)),
+    "lidc-hdf5": ({}, Intensity("minmax", field=32)),
+    "lidc-png": ({"readers": 4}, Intensity("minmax", field=32)),
+    "lidc-pickle": ({}, Intensity()),
+    "folder": ({"window": [0.0, 9.0], "scale": "auto", "tails": 1.0}, Intensity("window", (0, 9))),
+    "folder ": ({"window": None, "scale": "percentiles", "tails": 3.0}, Intensity("percentiles", tails=3.0)),
+}
+
+
+def test_a_store_of_0_1_0_still_opens_and_is_verified(address):
+    """Its manifest had no input spec: the rule was known by the source's name and options."""
+    new = json.loads((address / manifests.NAME).read_text())
+    spec = new.pop("input_spec")
+    for source, (options, intensity) in FORMAT_1.items():
+        old = {**new, "version": 1, "source": source.strip(), "options": options}
+        old |= {key: spec[key] for key in ("channels", "targets", "size", "notes")}
+        del old["checksum"]
+        text = json.dumps({**old, "checksum": manifests.checksum(old)}, indent=1, sort_keys=True, ensure_ascii=False)
+        (address / manifests.NAME).write_text(text + "\n")
+        store = Store.open(address)
+        expected = InputSpec((32, 32), ("ct",), ("nodule",), intensity, source.strip(), ("made for a test",))
+        assert store.input_spec == expected
+        assert (store.channels, store.size, store.raters, len(store)) == (("ct",), (32, 32), 4, 10)
+        assert verify(address) == []
+        (address / manifests.NAME).write_text(text)  # without the end of the last line
+        assert "expected the text berdiff writes" in verify(address)[0]
+    del old["size"]
+    (address / manifests.NAME).write_text(json.dumps({**old, "checksum": manifests.checksum(old)}))
+    with pytest.raises(InputError, match="expected the fields of format 1; 'size'"):
+        Store.open(address)
 
 
 def test_the_embedded_store_is_made_once(cases, tmp_path, monkeypatch):

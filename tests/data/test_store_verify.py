@@ -33,7 +33,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def faults(store: Path) -> list[str]:
-    """What verify says, whether it lists it or cannot even open the store."""
+    """What verify finds, whether it lists it or cannot even open the store."""
     try:
         return verify(store)
     except InputError as error:
@@ -111,25 +111,23 @@ def test_a_patient_in_two_splits(store):
     assert "expected every patient in one split, found patient patient 0 in both" in fault
 
 
-@pytest.mark.parametrize(
-    ("row", "column", "value", "sentence"),
-    [
+def test_a_wrong_table(store):
+    files = {path: path.read_bytes() for path in (store / tables.NAME, store / manifests.NAME)}
+    for row, column, value, sentence in (
         (1, 6, "holdout", "expected the splits train, val, test, found 'holdout'"),
         (1, 0, "case 1", "expected every case once"),
-        (1, 7, "9", "expected 1 to 4 readers a case, found 1 to 9"),
-        (1, 7, "0", "expected 1 to 4 readers a case, found 0 to"),
+        (1, 7, "9", "expected 1 to 4 raters per case, found 1 to 9"),
+        (1, 7, "0", "expected 1 to 4 raters per case, found 0 to"),
         (1, 7, "many", "expected a case table, found a damaged one"),
-        (0, 0, "name", "expected the columns case, patient"),
-    ],
-)
-def test_a_wrong_table(store, row, column, value, sentence):
-    def change(rows):
-        rows[row][column] = value
-
-    change_table(store, change)
-    with suppress(InputError):  # a table that cannot be read cannot be signed either
-        resign(store, counts=tables.parse_table((store / tables.NAME).read_text(), "").counts())
-    assert any(sentence in fault for fault in faults(store)), faults(store)
+        (1, 3, "wide", "expected a case table, found a damaged one"),
+        (0, 0, "name", "the columns name, patient"),
+    ):
+        change_table(store, lambda rows, row=row, column=column, value=value: rows[row].__setitem__(column, value))
+        with suppress(InputError):  # a table that cannot be read cannot be signed either
+            resign(store, counts=tables.parse_table((store / tables.NAME).read_text(), "").counts())
+        assert any(sentence in fault for fault in faults(store)), faults(store)
+        for path, content in files.items():
+            path.write_bytes(content)
 
 
 def test_wrong_counts(store):
@@ -140,21 +138,21 @@ def test_wrong_counts(store):
     assert "expected 1000000 cases, found 10" in faults(store)[0]
 
 
-@pytest.mark.parametrize(
-    ("array", "index", "value", "sentence"),
-    [
+def test_wrong_values(store):
+    """Written by zarr and signed: only a look at the values finds them."""
+    for array, index, value, sentence in (
         ("masks", (5, 0, 0, 3, 3), 2, "cases 4 to 7: expected masks of 0 and 1, found 2"),
-        ("masks", (4, 3, 0, 3, 3), 1, "expected zeros beyond a case's own readers"),  # case 4 has one reader
+        ("masks", (4, 3, 0, 3, 3), 1, "expected zeros beyond a case's own raters"),  # case 4 has one rater
         ("images", (9, 0, 3, 3), np.nan, "cases 8 to 9: expected images in [0, 1], found nan"),
         ("images", (0, 0, 3, 3), 1.5, "cases 0 to 3: expected images in [0, 1], found"),
-    ],
-)
-def test_wrong_values(store, array, index, value, sentence):
-    """Written by zarr and signed: only a look at the values can tell."""
-    zarr.open_group(store, mode="r+")[array][index] = value
-    resign(store)
-    (fault,) = faults(store)
-    assert sentence in fault
+    ):
+        values = zarr.open_group(store, mode="r+")[array]
+        good = values[index]
+        values[index] = value
+        resign(store)
+        (fault,) = faults(store)
+        assert sentence in fault
+        values[index] = good
 
 
 def test_a_half_store(store):

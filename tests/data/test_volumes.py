@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from dicom_writer import write_slice
 
+from berdiff.data.reading import read_image_file
 from berdiff.data.volumes import (
     check_same_place,
-    read_dicom,
     read_plane,
     read_volume,
     shape_of,
@@ -29,24 +29,25 @@ def save(path, array, affine=None):
     return path
 
 
-@pytest.mark.parametrize("axes", itertools.permutations("xyz"))
-@pytest.mark.parametrize("signs", [(1, 1, 1), (-1, 1, 1), (1, -1, -1), (-1, -1, -1)])
-def test_every_stored_orientation_gives_the_same_upright_voxels(tmp_path, axes, signs):
+def test_every_stored_orientation_gives_the_same_upright_voxels_and_the_way_back(tmp_path):
     """By hand: voxel (z, y, x) lies x left of, y behind, z above the origin, in steps of 1.5, 2 and 3 mm."""
     step = {"x": (-1.5, 0, 0), "y": (0, -2.0, 0), "z": (0, 0, 3.0)}  # in right, front, up
-    stored = UPRIGHT.transpose(*("zyx".index(axis) for axis in axes))
-    affine = np.eye(4)
-    for place, (axis, sign) in enumerate(zip(axes, signs, strict=True)):
-        affine[:3, place] = np.multiply(step[axis], sign)
-        if sign < 0:
-            stored = np.flip(stored, place)
-            affine[:3, 3] += np.multiply(step[axis], stored.shape[place] - 1)
-    path = save(tmp_path / "v.nii.gz", np.ascontiguousarray(stored), affine)
-    volume = read_volume(path)
-    np.testing.assert_array_equal(volume.voxels, UPRIGHT)
-    assert volume.spacing == pytest.approx((2.0, 1.5))
-    np.testing.assert_allclose(volume.affine @ [1, 1, 1, 1], [-1.5, -2, 3, 1])
-    assert shape_of(path) == UPRIGHT.shape
+    for axes, signs in itertools.product(itertools.permutations("xyz"), itertools.product((1, -1), repeat=3)):
+        stored = UPRIGHT.transpose(*("zyx".index(axis) for axis in axes))
+        affine = np.eye(4)
+        for place, (axis, sign) in enumerate(zip(axes, signs, strict=True)):
+            affine[:3, place] = np.multiply(step[axis], sign)
+            if sign < 0:
+                stored = np.flip(stored, place)
+                affine[:3, 3] += np.multiply(step[axis], stored.shape[place] - 1)
+        path = save(tmp_path / "v.nii.gz", np.ascontiguousarray(stored), affine)
+        volume = read_volume(path)
+        np.testing.assert_array_equal(volume.voxels, UPRIGHT)
+        assert volume.spacing == pytest.approx((3.0, 2.0, 1.5))
+        np.testing.assert_allclose(volume.affine @ [1, 1, 1, 1], [-1.5, -2, 3, 1])
+        assert shape_of(path) == UPRIGHT.shape
+        back = read_image_file(path).geometry.to_stored(np.stack([UPRIGHT, -UPRIGHT]))
+        np.testing.assert_array_equal(back, [stored, -stored])
 
 
 def test_four_dimensions_become_channels_first(tmp_path):
@@ -76,9 +77,13 @@ def test_scaled_values_come_as_float32(tmp_path):
     np.testing.assert_allclose(np.sort(volume.voxels.ravel()), np.sort(expected.ravel()), rtol=1e-6)
 
 
-@pytest.mark.parametrize("orientation", [[1, 0, 0, 0, 1, 0], [0, 1, 0, 0, 0, -1], [1, 0, 0, 0, 0, -1]])
-def test_a_dicom_series_lies_where_its_tags_say(tmp_path, orientation):
+def test_a_dicom_series_lies_where_its_tags_place_it(tmp_path):
     """Each voxel holds a number of its own; its place by the DICOM formula must be its place by the affine."""
+    for number, orientation in enumerate(([1, 0, 0, 0, 1, 0], [0, 1, 0, 0, 0, -1], [1, 0, 0, 0, 0, -1])):
+        check_places(tmp_path / str(number), orientation)
+
+
+def check_places(folder, orientation):
     across, down = np.reshape(orientation, (2, 3))
     normal = np.cross(across, down)
     where = {}
@@ -86,7 +91,7 @@ def test_a_dicom_series_lies_where_its_tags_say(tmp_path, orientation):
         stored = np.arange(20).reshape(4, 5) + 100 * i
         position = np.array([-100.0, -120.0, 30.0]) + 2.5 * i * normal
         write_slice(
-            tmp_path / f"{i}.dcm",
+            folder / f"{i}.dcm",
             stored + 1024,
             spacing=(0.5, 0.75),
             ImagePositionPatient=position.tolist(),
@@ -96,8 +101,9 @@ def test_a_dicom_series_lies_where_its_tags_say(tmp_path, orientation):
             where[stored[row, column]] = (
                 position + 0.75 * column * across + 0.5 * row * down
             )  # DICOM part 3, C.7.6.2.1.1
-    volume = read_dicom(tmp_path)
-    assert shape_of_dicom(tmp_path) == volume.voxels.shape
+    volume = read_image_file(folder).volume
+    assert volume is not None
+    assert shape_of_dicom(folder) == volume.voxels.shape
     for z, y, x in np.ndindex(volume.voxels.shape):
         left_back_up = where[int(volume.voxels[z, y, x])]
         np.testing.assert_allclose((volume.affine @ [x, y, z, 1])[:3], left_back_up * [-1, -1, 1], atol=1e-9)
@@ -106,7 +112,9 @@ def test_a_dicom_series_lies_where_its_tags_say(tmp_path, orientation):
 
 def test_one_slice_is_a_volume_of_one(tmp_path):
     write_slice(tmp_path / "a.dcm", np.zeros((4, 5)))
-    assert read_dicom(tmp_path).voxels.shape == (1, 4, 5)
+    series, one = read_image_file(tmp_path), read_image_file(tmp_path / "a.dcm")
+    assert (series.values.shape, series.planar) == ((1, 1, 4, 5), False)
+    assert (one.values.shape, one.planar) == ((1, 1, 4, 5), True)
 
 
 def test_volumes_elsewhere_are_refused(tmp_path):
@@ -121,7 +129,7 @@ def test_volumes_elsewhere_are_refused(tmp_path):
         check_same_place(here, read_volume(save(tmp_path / "far.nii", UPRIGHT.T, moved)))
     with pytest.raises(InputError, match=r"small\.nii: expected 3x4x5 .* like a\.nii, found 2x4x5"):
         check_same_place(here, read_volume(save(tmp_path / "small.nii", UPRIGHT[:2].T)))
-    # the corner far from the origin tells of another voxel size
+    # the corner far from the origin shows another voxel size
     with pytest.raises(InputError, match="same place"):
         check_same_place(here, read_volume(save(tmp_path / "wide.nii", UPRIGHT.T, np.diag([-1.3, -1, 1, 1]))))
 
@@ -152,17 +160,13 @@ def _empty(path):
     path.write_bytes(b"")
 
 
-@pytest.mark.parametrize("damage", [_cut, _no_header, _foreign, _empty])
-@pytest.mark.parametrize("suffix", [".nii", ".nii.gz"])
-def test_damaged_and_foreign_files_are_named(tmp_path, damage, suffix):
-    path = save(tmp_path / f"v{suffix}", np.random.default_rng(0).integers(0, 999, (20, 20, 20), np.int16))
-    damage(path)
-    with pytest.raises(InputError, match=r"v\.nii.*: expected a (whole )?NIfTI file, found") as error:
-        read_volume(path)
-    assert "\n" not in str(error.value)
-
-
-def test_text_in_gzip_is_no_nifti(tmp_path):
+def test_damaged_and_foreign_files_are_named(tmp_path):
+    for damage, suffix in itertools.product((_cut, _no_header, _foreign, _empty), (".nii", ".nii.gz")):
+        path = save(tmp_path / f"v{suffix}", np.random.default_rng(0).integers(0, 999, (20, 20, 20), np.int16))
+        damage(path)
+        with pytest.raises(InputError, match=r"v\.nii.*: expected a (whole )?NIfTI file, found") as error:
+            read_volume(path)
+        assert "\n" not in str(error.value)
     (tmp_path / "v.nii.gz").write_bytes(gzip.compress(b"hello " * 200))
     with pytest.raises(InputError, match="found a damaged or foreign one"):
         read_volume(tmp_path / "v.nii.gz")
@@ -175,7 +179,7 @@ def test_other_bad_files(tmp_path):
     nan[0, 0, 0] = np.nan
     with pytest.raises(InputError, match=r"nan\.nii: expected finite values, found NaN or infinity"):
         read_volume(save(tmp_path / "nan.nii", nan))
-    with pytest.raises(InputError, match="expected one number a voxel, found complex64"):
+    with pytest.raises(InputError, match="expected one number per voxel, found complex64"):
         read_volume(save(tmp_path / "complex.nii", UPRIGHT.T.astype(np.complex64)))
     header = save(tmp_path / "huge.nii", UPRIGHT.T).read_bytes()
     huge = bytearray(header)

@@ -1,27 +1,36 @@
 """Paired differences on the cases two evaluations share."""
 
+import json
+import shutil
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from berdiff.errors import InputError
-from berdiff.evaluation.compare import average, compare, compare_evaluations, comparison_rows, load
-from berdiff.evaluation.evaluate import Settings, evaluate
-from berdiff.evaluation.summary import from_csv
+from berdiff.evaluation.compare import average, compare, compare_evaluations, comparison_table, load
+from berdiff.evaluation.evaluate import evaluate
+from berdiff.evaluation.per_case import from_csv
+from berdiff.evaluation.settings import EvaluationSettings
+from berdiff.inference.model import Model
+from fakes import Blur, MemoryStore
 
-from .stand_ins import Blur, MemoryStore
-
-SETTINGS = Settings(samples=4, batch_size=32)
+SETTINGS = EvaluationSettings(samples=4, batch_size=32)
 
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
     base, store = tmp_path_factory.mktemp("compare"), MemoryStore(40)
-    evaluate(Blur(0.1), store, base / "a", SETTINGS, "a")
-    evaluate(Blur(0.3), store, base / "b", replace(SETTINGS, limit=30), "b")
-    evaluate(Blur(0.0), store, base / "c", SETTINGS, "c")
-    evaluate(Blur(0.1), store, base / "cropped", replace(SETTINGS, crop=8), "cropped")
+
+    def made(name: str, spread: float, **change) -> None:
+        model = Model(Blur(spread).build(store.input_spec), name, store.input_spec, store.size)
+        evaluate(model, store, base / name, replace(SETTINGS, **change))
+
+    made("a", 0.1)
+    made("b", 0.3, limit=30)
+    made("c", 0.0)
+    made("cropped", 0.1, crop=8)
+    made("ones", 0.1, batch_size=1)
     return base
 
 
@@ -51,15 +60,11 @@ def test_differences_on_shared_cases(folders):
     assert found["settings_that_differ"] == {"limit": [None, 30]}
 
 
-def test_an_evaluation_does_not_differ_from_itself(folders):
+def test_the_same_masks_do_not_differ_whatever_their_batches(folders):
     for row in compare([folders / "a", folders / "a"])["rows"]:
         assert row["difference"] == {"value": 0.0, "low": 0.0, "high": 0.0}
         assert row["better"] is None
-
-
-def test_batches_of_another_size_do_not_look_like_other_readers(folders, tmp_path):
-    evaluate(Blur(0.1), MemoryStore(40), tmp_path / "ones", replace(SETTINGS, batch_size=1), "ones")
-    for row in compare([folders / "a", tmp_path / "ones"])["rows"]:
+    for row in compare([folders / "a", folders / "ones"])["rows"]:
         if row["metric"] != "seconds":
             assert row["difference"]["value"] == pytest.approx(0, abs=1e-9)
 
@@ -76,7 +81,7 @@ def test_the_average_of_seeds_is_the_mean_of_each_slice(folders):
     assert row["difference"]["value"] == pytest.approx((c.columns["ged_4"].mean() - a.columns["ged_4"].mean()) / 2)
 
 
-def test_verdicts_follow_the_direction_of_the_metric(folders):
+def test_the_better_one_follows_the_direction_of_the_metric(folders):
     forth, back = compare([folders / "a", folders / "c"]), compare([folders / "c", folders / "a"])
     decided = [row for row in forth["rows"] if row["better"]]
     assert decided
@@ -88,23 +93,33 @@ def test_verdicts_follow_the_direction_of_the_metric(folders):
 
 
 def test_one_table_for_several(folders):
-    comparison = compare([folders / "a", folders / "b", folders / "c"])
-    header, body = comparison_rows(comparison)
+    header, body = comparison_table(compare([folders / "a", folders / "b", folders / "c"]))
     assert header[3] == "minus a"
     assert [line[1] for line in body[:3]] == ["a", "b", "c"]
     assert all(len(line) == len(header) for line in body)
 
 
-def test_other_masks_are_refused(folders):
-    with pytest.raises(InputError, match="expected the same readers' masks, found other ones for the case case"):
-        compare([folders / "a", folders / "cropped"])
+def test_an_evaluation_of_0_1_0_can_be_compared(folders, tmp_path):
+    """metrics.json of format 1: another name for the noise, and a checksum of something else."""
+    shutil.copytree(folders / "a", tmp_path / "old")
+    result = json.loads((tmp_path / "old" / "metrics.json").read_text())
+    sampler = {"steps": 10, "rule": "ddim", "latent": "pixel"}
+    result |= {"format": 1, "weights_sha256": "f" * 64, "settings": result["settings"] | {"sampler": sampler}}
+    (tmp_path / "old" / "metrics.json").write_text(json.dumps(result))
+    found = compare([tmp_path / "old", folders / "c"])
+    assert found["settings_that_differ"]["sampler.noise"] == ["independent", None]
+    now = row_of(compare([folders / "a", folders / "c"]), "ged_4", "c")
+    assert row_of(found, "ged_4", "c")["difference"] == now["difference"]
 
 
 def test_bad_input(folders, tmp_path):
+    with pytest.raises(InputError, match="expected the same readers' masks, found other ones for the case case"):
+        compare([folders / "a", folders / "cropped"])
     with pytest.raises(InputError, match="expected at least two evaluations to compare, found 1"):
         compare([folders / "a"])
     with pytest.raises(InputError, match=r"expected a finished evaluation with metrics.json, found none"):
         compare([folders / "a", tmp_path])
-    (tmp_path / "metrics.json").write_text('{"format": 99}')
-    with pytest.raises(InputError, match="expected an evaluation of format 1, found 99"):
-        compare([folders / "a", tmp_path])
+    for content, words in (('{"format": 99}', "of format 1 or 2, found 99"), ("[]", "found something else")):
+        (tmp_path / "metrics.json").write_text(content)
+        with pytest.raises(InputError, match=words):
+            compare([folders / "a", tmp_path])

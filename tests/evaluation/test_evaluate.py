@@ -14,15 +14,25 @@ import pytest
 import torch
 
 from berdiff import metrics
+from berdiff.diffusion.sampler import Sampler
 from berdiff.errors import InputError
-from berdiff.evaluation.core import draw
-from berdiff.evaluation.evaluate import Settings, choose, evaluate
-from berdiff.evaluation.record import read_samples
-from berdiff.evaluation.summary import from_csv
+from berdiff.evaluation.core import sample_cases
+from berdiff.evaluation.evaluate import evaluate
+from berdiff.evaluation.evaluation_folder import read_samples
+from berdiff.evaluation.layout import captions
+from berdiff.evaluation.per_case import from_csv
+from berdiff.evaluation.settings import EvaluationSettings
+from berdiff.inference.model import Model
+from fakes import Blur, MemoryStore, bright_segmenter
 
-from .stand_ins import Blur, MemoryStore
+SETTINGS = EvaluationSettings(samples=5, batch_size=4, crop=12)
 
-SETTINGS = Settings(samples=5, batch_size=4, crop=12)
+
+def blur(store=None, name="blur", **settings) -> Model:
+    store = store or MemoryStore()
+    segmenter = Blur(**settings).build(store.input_spec)
+    segmenter.weights_sha256 = str(settings.get("spread", 0.1))
+    return Model(segmenter, name, store.input_spec, store.size)
 
 
 def figures(folder: Path) -> tuple[dict, dict]:
@@ -33,13 +43,21 @@ def figures(folder: Path) -> tuple[dict, dict]:
     return {name: values.tolist() for name, values in columns.items()}, result
 
 
+def interrupt_at(cases: int):
+    def progress(done: int, total: int | None) -> None:
+        if done >= cases:
+            raise KeyboardInterrupt
+
+    return progress
+
+
 def test_figures_are_the_metrics_of_the_cases(tmp_path):
-    store, model = MemoryStore(), Blur()
-    result = evaluate(model, store, tmp_path / "e", SETTINGS, "blur")
+    store, model = MemoryStore(), blur()
+    result = evaluate(model, store, tmp_path / "e", SETTINGS)
     chosen = store.indices("test")
     images, masks = (torch.from_numpy(x[..., 2:14, 2:14].copy()) for x in store.read(chosen))
     raters, names = torch.from_numpy(store.cases.raters[chosen]), store.cases.case[chosen].tolist()
-    samples = draw(model, images, names, 5, None, 0)
+    samples = sample_cases(model.segmenter, images, names, 5)
     expected = {
         "ged_1": metrics.ged(samples[:, :1], masks, raters),
         "ged_5": metrics.ged(samples, masks, raters),
@@ -52,34 +70,44 @@ def test_figures_are_the_metrics_of_the_cases(tmp_path):
         figure = result["metrics"][name]
         assert figure["value"] == pytest.approx(values.mean().item(), abs=1e-12)
         assert figure["low"] < figure["value"] < figure["high"]
-    assert result["data"]["cases"] == 20
-    assert result["data"]["patients"] == 7
+    assert (result["data"]["cases"], result["data"]["patients"]) == (20, 7)
     assert set(result["references"]) == {"perfect sampler", "one reader, repeated", "readers' majority", "empty mask"}
     assert result["references"]["perfect sampler"]["ged_5"]["value"] == pytest.approx(
         from_csv(tmp_path / "e" / "per_case.csv")["d_yy"].mean() / 5
     )
     assert json.loads((tmp_path / "e" / "metrics.json").read_text()) == result
-    assert not (tmp_path / "e" / "parts").exists()
+    assert sorted(f.name for f in (tmp_path / "e").iterdir()) == [
+        "metrics.json",
+        "per_case.csv",
+        "settings.json",
+        "table.md",
+    ]
 
 
-def test_table_has_the_papers_row_marked_as_such(tmp_path):
-    evaluate(Blur(), MemoryStore(), tmp_path / "e", replace(SETTINGS, samples=16), "blur")
+def test_table_has_the_papers_row_and_the_sampler_in_words(tmp_path):
+    store = MemoryStore()
+    evaluate(blur(), store, tmp_path / "e", replace(SETTINGS, samples=16))
     table = (tmp_path / "e" / "table.md").read_text()
-    assert "the paper's, on its data" in table
-    assert "LIDC-IDRI, the paper's own preparation and split" in table
     line = next(line for line in table.splitlines() if line.startswith("| GED 16 |"))
-    assert "| 0.238 |" in line
-    assert "made for tests" in table
+    assert line.endswith("| 0.238 |")
+    for words in ("the paper's, on its data", "LIDC-IDRI, the paper's own preparation and split", "made for tests"):
+        assert words in table
+    assert "16 samples, one pass, seed 0" in table  # a method without steps
+    model = Model(bright_segmenter(store.input_spec), "bright", store.input_spec, store.size)
+    searched = replace(SETTINGS, limit=2, sampler=Sampler((50, 20), noise="shared"))
+    result = evaluate(model, store, tmp_path / "b", searched)
+    assert "5 samples, ddim in 2 steps (50, 20), shared noise, seed 0." in captions(result)[0]
+    assert result["weights_sha256"] == model.segmenter.weights_sha256
 
 
 def test_batches_do_not_matter_and_a_finished_evaluation_is_not_done_again(tmp_path):
-    store, model = MemoryStore(), Blur()
+    store, model = MemoryStore(), blur()
     evaluate(model, store, tmp_path / "a", SETTINGS)
     evaluate(model, store, tmp_path / "b", replace(SETTINGS, batch_size=7))
     assert figures(tmp_path / "a") == figures(tmp_path / "b")
     before = (tmp_path / "a" / "metrics.json").stat().st_mtime_ns
     calls = []
-    again = evaluate(model, store, tmp_path / "a", SETTINGS, progress=lambda done, total: calls.append((done, total)))
+    again = evaluate(model, store, tmp_path / "a", SETTINGS, lambda done, total: calls.append((done, total)))
     assert calls == [(20, 20)]
     assert again == json.loads((tmp_path / "a" / "metrics.json").read_text())
     assert (tmp_path / "a" / "metrics.json").stat().st_mtime_ns == before
@@ -87,50 +115,27 @@ def test_batches_do_not_matter_and_a_finished_evaluation_is_not_done_again(tmp_p
 
 def test_several_targets(tmp_path):
     store = MemoryStore(targets=("core", "rim"))
-    result = evaluate(Blur(targets=2), store, tmp_path / "e", SETTINGS)
+    result = evaluate(blur(store), store, tmp_path / "e", SETTINGS)
     columns = from_csv(tmp_path / "e" / "per_case.csv")
     assert len(columns["case"]) == 40
-    assert set(result["by_target"]) == {"core", "rim"}
     both = [result["by_target"][target]["ged_5"]["value"] for target in store.targets]
     assert result["metrics"]["ged_5"]["value"] == pytest.approx(np.mean(both))
     assert both[0] == pytest.approx(columns["ged_5"][columns["target"] == "core"].mean())
     assert both[0] != both[1]
-    assert "## Target rim" in (tmp_path / "e" / "table.md").read_text()
-
-
-def test_saved_samples_are_the_samples(tmp_path):
-    store, model = MemoryStore(), Blur()
-    evaluate(model, store, tmp_path / "e", replace(SETTINGS, save_samples=True))
-    kept = read_samples(tmp_path / "e")
-    chosen = store.indices("test")
-    images = torch.from_numpy(store.read(chosen)[0][..., 2:14, 2:14].copy())
-    expected = draw(model, images, store.cases.case[chosen].tolist(), 5, None, 0)
-    assert list(kept) == store.cases.case[chosen].tolist()
-    assert torch.equal(torch.stack(list(kept.values())), expected)
-
-
-def test_limits_are_nested_and_seeded():
-    store = MemoryStore()
-    few, more, all_of_them = (choose(store, replace(SETTINGS, limit=limit)).tolist() for limit in (4, 9, 999))
-    assert len(few) == 4
-    assert set(few) < set(more) < set(all_of_them)
-    assert all_of_them == store.indices("test").tolist()
-    assert choose(store, replace(SETTINGS, limit=4, seed=1)).tolist() != few
+    assert "| target rim |" in (tmp_path / "e" / "table.md").read_text()
 
 
 KILLED = """
 import sys
-from evaluation.stand_ins import Blur, MemoryStore
-from evaluation.test_evaluate import SETTINGS
 from dataclasses import replace
-from berdiff.evaluation.evaluate import evaluate
-evaluate(Blur(pause=0.3), MemoryStore(), sys.argv[1], replace(SETTINGS, save_samples=True))
+from evaluation.test_evaluate import SETTINGS, MemoryStore, blur, evaluate
+evaluate(blur(pause=0.3), MemoryStore(), sys.argv[1], replace(SETTINGS, save_samples=True))
 """
 
 
-def test_killed_and_continued_is_the_same_as_in_one_go(tmp_path):
+def test_killed_and_resumed_is_the_same_as_in_one_go(tmp_path):
     """kill -9 in the middle; what was done is not done again, and nothing but the times differs in the end."""
-    store, settings = MemoryStore(), replace(SETTINGS, save_samples=True)
+    store, model, settings = MemoryStore(), blur(), replace(SETTINGS, save_samples=True)
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
     victim = subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path / "killed")], env=environment)
     deadline = time.monotonic() + 60
@@ -142,111 +147,79 @@ def test_killed_and_continued_is_the_same_as_in_one_go(tmp_path):
     victim.wait()
     assert not (tmp_path / "killed" / "metrics.json").exists()
     done = []
-    evaluate(Blur(), store, tmp_path / "killed", settings, progress=lambda now, total: done.append(now))
+    evaluate(model, store, tmp_path / "killed", settings, lambda now, total: done.append(now))
     assert done[0] >= 8
     assert done[-1] == 20
-    evaluate(Blur(), store, tmp_path / "whole", settings)
+    evaluate(model, store, tmp_path / "whole", settings)
     assert figures(tmp_path / "killed") == figures(tmp_path / "whole")
-    killed, whole = read_samples(tmp_path / "killed"), read_samples(tmp_path / "whole")
-    assert all(torch.equal(killed[case], whole[case]) for case in whole)
     names = [sorted(f.name for f in (tmp_path / e).iterdir()) for e in ("killed", "whole")]
     assert names[0] == names[1]
+    chosen = store.indices("test")
+    images = torch.from_numpy(store.read(chosen)[0][..., 2:14, 2:14].copy())
+    expected = sample_cases(model.segmenter, images, store.cases.case[chosen].tolist(), 5)
+    for folder in ("killed", "whole"):
+        kept = read_samples(tmp_path / folder)
+        assert list(kept) == store.cases.case[chosen].tolist()
+        assert torch.equal(torch.stack(list(kept.values())), expected)
 
 
-@pytest.mark.parametrize(
-    ("change", "sentence"),
-    [
-        ({"seed": 1}, r"found other settings \(seed: there 0, now 1\)"),
-        ({"samples": 4, "limit": 2}, r"samples: there 5, now 4; limit: there None, now 2"),
-    ],
-)
-def test_other_settings_in_the_same_folder_are_refused(tmp_path, change, sentence):
-    evaluate(Blur(), MemoryStore(), tmp_path / "e", SETTINGS)
-    with pytest.raises(InputError, match=sentence):
-        evaluate(Blur(), MemoryStore(), tmp_path / "e", replace(SETTINGS, **change))
-
-
-def test_other_weights_or_data_in_the_same_folder_are_refused(tmp_path):
-    evaluate(Blur(), MemoryStore(), tmp_path / "e", SETTINGS)
+def test_another_evaluation_in_the_same_folder_is_refused(tmp_path):
+    evaluate(blur(), MemoryStore(), tmp_path, SETTINGS)
+    with pytest.raises(InputError, match=r"samples: there 5, now 4; limit: there None, now 2"):
+        evaluate(blur(), MemoryStore(), tmp_path, replace(SETTINGS, samples=4, limit=2))
     with pytest.raises(InputError, match="weights_sha256: there"):
-        evaluate(Blur(spread=0.2), MemoryStore(), tmp_path / "e", SETTINGS)
+        evaluate(blur(spread=0.2), MemoryStore(), tmp_path, SETTINGS)
     with pytest.raises(InputError, match="data_sha256: there"):
-        evaluate(Blur(), MemoryStore(seed=1), tmp_path / "e", SETTINGS)
+        evaluate(blur(), MemoryStore(seed=1), tmp_path, SETTINGS)
 
 
-@pytest.mark.parametrize("name", ["thesis.tex", "settings.json", "samples/mine.npz", "metrics.json"])
+@pytest.mark.parametrize("name", ["thesis.tex", "samples/mine.npz", "metrics.json"])
 def test_a_folder_with_other_files_is_refused_and_left_alone(tmp_path, name):
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).write_text("years of work")
     with pytest.raises(InputError, match="expected a new folder or one of this evaluation, found other files"):
-        evaluate(Blur(), MemoryStore(), tmp_path, SETTINGS)
+        evaluate(blur(), MemoryStore(), tmp_path, SETTINGS)
     assert (tmp_path / name).read_text() == "years of work"
 
 
-@pytest.mark.parametrize(
-    ("change", "sentence"),
-    [
-        ({"split": "train"}, "memory: expected cases in the split 'train', found none"),
-        ({"samples": 0}, "--samples: expected at least 1, found 0"),
-        ({"batch_size": 0}, "--batch-size: expected at least 1, found 0"),
-        ({"limit": 0}, "--limit: expected at least 1 case, found 0"),
-        ({"crop": 17}, "--crop: expected 1 to 16, the size of the images, found 17"),
-    ],
-)
-def test_bad_settings(tmp_path, change, sentence):
-    with pytest.raises(InputError, match=sentence):
-        evaluate(Blur(), MemoryStore(), tmp_path / "e", replace(SETTINGS, **change))
-    assert not (tmp_path / "e").exists()
+def test_what_does_not_work_is_one_sentence_and_leaves_nothing(tmp_path):
+    """Settings, data or a model that do not fit; better ones then begin in the same folder."""
+    out, four_channels, unmarked = tmp_path / "e", MemoryStore(), MemoryStore()
+    four_channels.images = np.repeat(four_channels.images, 4, 1)
+    unmarked.cases.raters[3] = 0
+    bad = [
+        (blur(), MemoryStore(), {"split": "train"}, "memory: expected cases in the split 'train', found none"),
+        (blur(), MemoryStore(), {"samples": 0}, "--samples: expected at least 1, found 0"),
+        (blur(), MemoryStore(), {"batch_size": 0}, "--batch-size: expected at least 1, found 0"),
+        (blur(), MemoryStore(), {"limit": 0}, "--limit: expected at least 1, found 0"),
+        (blur(), MemoryStore(), {"crop": 17}, "--crop: expected 1 to 16, the size of the images, found 17"),
+        (blur(), unmarked, {}, "expected at least one rater for every case, found none for case 3"),
+        (blur(), four_channels, {}, "the model cannot sample these images: image: expected 1 channels, found 4"),
+        (blur(MemoryStore(targets=("core", "rim"))), MemoryStore(), {}, "equal B, K, H and W"),
+    ]
+    for model, store, change, sentence in bad:
+        with pytest.raises(InputError, match=sentence):
+            evaluate(model, store, out, replace(SETTINGS, **change))
+        assert not out.exists()
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(blur(), MemoryStore(), out, SETTINGS, interrupt_at(4))
+    (out / "parts" / "00000.json").unlink()  # killed before the first batch was whole
+    (out / "parts").rmdir()
+    evaluate(blur(), MemoryStore(), out, replace(SETTINGS, seed=5))
+    assert json.loads((out / "settings.json").read_text())["seed"] == 5
 
 
-def test_a_case_without_raters(tmp_path):
-    store = MemoryStore()
-    store.cases.raters[3] = 0
-    with pytest.raises(InputError, match="expected at least one rater for every case, found none for case 3"):
-        evaluate(Blur(), store, tmp_path / "e", SETTINGS)
-
-
-def test_a_model_that_does_not_fit_the_data(tmp_path):
-    store = MemoryStore()
-    store.images = np.repeat(store.images, 4, 1)
-    with pytest.raises(InputError, match="the model cannot sample these images: image: expected 1 channels, found 4"):
-        evaluate(Blur(), store, tmp_path / "e", SETTINGS)
-    with pytest.raises(InputError, match="equal B, K, H and W"):
-        evaluate(Blur(targets=2), MemoryStore(), tmp_path / "f", SETTINGS)
-
-
-def test_what_a_kill_left_half_written_is_removed(tmp_path):
+def test_what_a_kill_left_half_written_is_removed_and_a_damaged_part_is_named(tmp_path):
     settings = replace(SETTINGS, save_samples=True)
-    (tmp_path / ".settings.json.12345678.part").write_text("half")
     with pytest.raises(KeyboardInterrupt):
-        evaluate(Blur(), MemoryStore(), tmp_path, settings, progress=_interrupt_at(8))
-    (tmp_path / "samples" / ".00002.npz.12345678.part").write_text("half")
-    evaluate(Blur(), MemoryStore(), tmp_path, settings)
-    assert not list(tmp_path.glob("**/.*"))
-
-
-def test_settings_that_did_not_work_do_not_refuse_better_ones(tmp_path):
-    with pytest.raises(InputError):
-        evaluate(Blur(targets=2), MemoryStore(), tmp_path / "e", SETTINGS)
-    assert not (tmp_path / "e").exists()
-    with pytest.raises(KeyboardInterrupt):
-        evaluate(Blur(), MemoryStore(), tmp_path / "e", SETTINGS, progress=_interrupt_at(4))
-    (tmp_path / "e" / "parts" / "00000.json").unlink()  # killed before the first batch was whole
-    evaluate(Blur(), MemoryStore(), tmp_path / "e", replace(SETTINGS, seed=5))
-    assert json.loads((tmp_path / "e" / "settings.json").read_text())["seed"] == 5
-
-
-def test_a_damaged_part_is_named(tmp_path):
-    with pytest.raises(KeyboardInterrupt):
-        evaluate(Blur(), MemoryStore(), tmp_path / "e", SETTINGS, progress=_interrupt_at(8))
-    (tmp_path / "e" / "parts" / "00001.json").write_text("{")
+        evaluate(blur(), MemoryStore(), tmp_path, settings, interrupt_at(8))
+    part = tmp_path / "parts" / "00001.json"
+    whole = part.read_text()
+    part.write_text("{")
     with pytest.raises(InputError, match=r"00001.json: expected the values of a batch, found a damaged file"):
-        evaluate(Blur(), MemoryStore(), tmp_path / "e", SETTINGS)
-
-
-def _interrupt_at(cases: int):
-    def progress(done: int, total: int) -> None:
-        if done >= cases:
-            raise KeyboardInterrupt
-
-    return progress
+        evaluate(blur(), MemoryStore(), tmp_path, settings)
+    part.write_text(whole)
+    (tmp_path / "parts" / "00004.json").unlink()
+    (tmp_path / "samples" / ".00004.npz.12345678.part").write_text("half")
+    evaluate(blur(), MemoryStore(), tmp_path, settings)
+    assert not list(tmp_path.glob("**/.*"))

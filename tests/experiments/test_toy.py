@@ -5,9 +5,9 @@ import json
 import pytest
 import torch
 
-from berdiff.cli.main import main
+from berdiff.diffusion.schedule import linear
 from berdiff.experiments import toy
-from berdiff.experiments.toy import Curve, SeedsMLP, ToyConfig, run_toy
+from berdiff.experiments.toy import KERNELS, SeedsMLP, ToyConfig, ToyCurve, run_toy
 from berdiff.experiments.toy_figure import noise_floor, write_toy
 
 SMALL = ToyConfig(seeds=2, checkpoints=(5, 10), batch=32, width=8, points=20, samples=5, steps=3)
@@ -28,7 +28,7 @@ def test_seeds_are_independent_networks():
 def test_run_reports_every_kernel_function_and_seed():
     seen = []
     curves = run_toy(SMALL, lambda done, total: seen.append((done, total)))
-    assert [(c.function, c.kernel) for c in curves] == [(f, k) for f in toy.FUNCTIONS for k in toy.KERNELS]
+    assert [(c.function, c.kernel) for c in curves] == [(f, k) for f in toy.FUNCTIONS for k in KERNELS]
     assert seen[-1] == (40, 40)
     for curve in curves:
         assert curve.mse.shape == (2, 2)
@@ -36,13 +36,14 @@ def test_run_reports_every_kernel_function_and_seed():
         assert ((curve.probability >= 0) & (curve.probability <= 1)).all()
 
 
-def test_a_perfect_bernoulli_model_scores_the_noise_floor(monkeypatch):
+def test_a_perfect_bernoulli_model_scores_the_noise_floor():
     """With the exact P(eps = 1 | y_t, x) for a network, the MSE is p (1 - p) / samples: the sampler adds no bias."""
     config = ToyConfig(seeds=2, points=200, samples=100, steps=50)
-    schedule = toy.linear(config.T)
+    schedule = linear(config.T)
 
     class Exact(SeedsMLP):
-        def forward(self, y_t, t, x):
+        def forward(self, signal, t, x):
+            y_t = (signal + 1) / 2
             p, keep = toy.smooth(x), (1 + schedule.at(t, y_t)) / 2
             ones = p * torch.where(y_t == 1, keep, 1 - keep)
             zeros = (1 - p) * torch.where(y_t == 1, 1 - keep, keep)
@@ -50,24 +51,19 @@ def test_a_perfect_bernoulli_model_scores_the_noise_floor(monkeypatch):
             return torch.logit((y_t - y0_hat).abs(), eps=1e-6)
 
     net = Exact(2, 8, config.T, torch.Generator())
-    grid = (torch.arange(config.points) + 0.5) / config.points
-    mse = (toy._estimate(config, net, "bernoulli", grid) - toy.smooth(grid)).square().mean()
+    found = toy.estimate_probability(config, net, KERNELS["bernoulli"])
+    mse = (found - toy.smooth(config.grid)).square().mean()
     assert float(mse) == pytest.approx(noise_floor(config, "smooth"), rel=0.4)
 
 
 def test_figure_and_table_are_written(tmp_path):
     curves = [
-        Curve(f, k, (5, 10), torch.tensor([[0.2, 0.4], [0.1, 0.3]]), torch.rand(2, 20))
+        ToyCurve(f, k, (5, 10), torch.tensor([[0.2, 0.4], [0.1, 0.3]]), torch.rand(2, 20))
         for f in toy.FUNCTIONS
-        for k in toy.KERNELS
+        for k in KERNELS
     ]
     table = write_toy(SMALL, curves, tmp_path)
     assert "| smooth | bernoulli | 0.2000 | 0.1414 |" in table
     assert sorted(p.name for p in tmp_path.iterdir()) == ["toy.json", "toy.md", "toy.png"]
     assert len(json.loads((tmp_path / "toy.json").read_text())) == 4
     assert (tmp_path / "toy.png").read_bytes()[:4] == b"\x89PNG"
-
-
-def test_bad_option_is_one_sentence(capsys):
-    assert main(["figure", "toy", "--seeds", "0"]) == 2
-    assert capsys.readouterr().err == "berdiff figure: --seeds: expected at least 1, found 0\n"

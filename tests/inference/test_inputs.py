@@ -1,4 +1,4 @@
-"""Arguments to inputs: names that depend on nothing else, series and sequences put together, bad ones told."""
+"""Arguments to inputs: names that depend on nothing else, series and sequences put together, bad ones reported."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +10,7 @@ from layouts import as_source, make_cases
 
 from berdiff.data import prepare as preparing
 from berdiff.errors import InputError
-from berdiff.inference.inputs import Input, find
+from berdiff.inference.inputs import Input, find_inputs
 
 SEQUENCES = ("t1", "t1ce", "t2", "flair")
 
@@ -25,111 +25,94 @@ def names(inputs: list[Input]) -> list[str]:
     return [item.name for item in inputs]
 
 
-def test_files_folders_and_globs(tmp_path):
+def test_files_folders_and_globs_in_any_order(tmp_path):
     touch(tmp_path / "a.png", tmp_path / "b" / "c.tif", tmp_path / "b" / "d.nii.gz", tmp_path / "b" / "notes.txt")
     touch(tmp_path / "b" / "e.npy", tmp_path / ".hidden.png")
-    assert names(find([tmp_path])) == ["a", "b/c", "b/d", "b/e"]
-    assert names(find([tmp_path / "b"])) == ["c", "d", "e"]
-    assert names(find([tmp_path / "b" / "d.nii.gz"])) == ["d"]
-    assert names(find([f"{tmp_path}/*/*.[tn]i*"])) == ["b/c", "b/d"]
-    assert names(find([f"{tmp_path}/**/*.png"])) == ["a"]
-    assert [item.kind for item in find([tmp_path])] == ["png", "png", "nifti", "npy"]
+    assert names(find_inputs([tmp_path])) == ["a", "b/c", "b/d", "b/e"]
+    assert names(find_inputs([tmp_path / "b"])) == ["c", "d", "e"]
+    assert names(find_inputs([tmp_path / "b" / "d.nii.gz"])) == ["d"]
+    assert names(find_inputs([f"{tmp_path}/*/*.[tn]i*"])) == ["b/c", "b/d"]
+    assert names(find_inputs([f"{tmp_path}/**/*.png"])) == ["a"]
+    files = [tmp_path / "b" / name for name in ("c.tif", "d.nii.gz", "e.npy")]
+    for given in (files, files[::-1], [*files, *files], [tmp_path / "b", *files]):
+        assert names(find_inputs(given)) == ["c", "d", "e"]
 
 
-def test_order_and_repetition_play_no_part(tmp_path):
-    touch(*(tmp_path / f"{letter}.png" for letter in "abc"))
-    files = [tmp_path / f"{letter}.png" for letter in "abc"]
-    assert names(find(files)) == names(find(files[::-1])) == names(find([tmp_path, *files])) == ["a", "b", "c"]
-
-
-def test_what_is_not_there_or_no_image_is_told_and_the_others_go_on(tmp_path):
+def test_what_is_no_image_is_reported_and_the_others_go_on(tmp_path):
     touch(tmp_path / "a.png", tmp_path / "letter.txt")
     (tmp_path / "empty").mkdir()
-    found = find([tmp_path / "a.png", tmp_path / "letter.txt", tmp_path / "nothing.png", tmp_path / "empty"])
-    errors = {item.name: item.error for item in found}
+    given = [tmp_path / "a.png", tmp_path / "letter.txt", tmp_path / "nothing.png", tmp_path / "empty"]
+    errors = {item.name: item.error for item in find_inputs(given)}
     assert errors["a"] == ""
-    assert errors["letter"].endswith("letter.txt: expected a picture (PNG, JPG, TIFF), NIfTI, DICOM or .npy file, "
-                                     "found another kind of file")  # fmt: skip
+    kinds = "a picture (PNG, JPG, TIFF), NIfTI, DICOM or .npy file, found another kind of file"
+    assert errors["letter"].endswith(f"letter.txt: expected {kinds}")
     assert errors["nothing.png"].endswith("expected an image, a folder, a glob or a store, found nothing there")
     assert errors["empty"].endswith("empty: expected a folder with images, found no files in it")
+    with pytest.raises(InputError, match="INPUT: expected at least one"):
+        find_inputs([])
 
 
 def test_one_name_for_two_inputs_is_refused(tmp_path):
     touch(tmp_path / "x" / "a.png", tmp_path / "y" / "a.png", tmp_path / "a.png", tmp_path / "a" / "b.png")
     with pytest.raises(InputError, match="expected inputs of different names, found 'a' for"):
-        find([tmp_path / "x" / "a.png", tmp_path / "y" / "a.png"])
+        find_inputs([tmp_path / "x" / "a.png", tmp_path / "y" / "a.png"])
     with pytest.raises(InputError, match="found 'a/b' inside 'a'"):
-        find([tmp_path])
+        find_inputs([tmp_path])
 
 
-def test_dicom_slices_of_a_folder_are_one_input_and_series_are_told_apart(tmp_path):
+def test_dicom_slices_of_a_folder_are_one_input_per_series(tmp_path):
     pixels = np.zeros((4, 4), np.int16)
     for z in range(3):
         write_slice(tmp_path / "p" / "s" / f"{z}.dcm", pixels, z)
         write_slice(tmp_path / "q" / f"{z}.dcm", pixels, z, series="1.1")
         write_slice(tmp_path / "q" / f"r{z}.dcm", pixels, z, series="1.2")
     write_slice(tmp_path / "q" / "scout.dcm", pixels, series="1.3")
-    found = find([tmp_path])
+    found = find_inputs([tmp_path])
     assert names(found) == ["p/s", "q/1.1", "q/1.2", "q/scout"]
     assert [len(item.paths) for item in found] == [3, 3, 3, 1]
-    assert names(find([tmp_path / "p" / "s"])) == ["s"]
-    assert names(find([tmp_path / "q" / "scout.dcm"])) == ["scout"]
-
-
-def test_a_broken_slice_fails_its_series(tmp_path):
-    for z in range(3):
-        write_slice(tmp_path / "s" / f"{z}.dcm", np.zeros((4, 4), np.int16), z)
-    (tmp_path / "s" / "1.dcm").write_bytes(b"broken" * 100)
-    touch(tmp_path / "a.png")
-    good, bad = find([tmp_path])
-    assert (good.name, good.error) == ("a", "")
-    assert bad.name == "s"
-    assert "1.dcm: expected a DICOM file" in bad.error
+    assert names(find_inputs([tmp_path / "p" / "s"])) == ["s"]
+    assert names(find_inputs([tmp_path / "q" / "scout.dcm"])) == ["scout"]
+    (tmp_path / "p" / "s" / "1.dcm").write_bytes(b"broken" * 100)  # one broken slice fails its series alone
+    errors = {item.name: item.error for item in find_inputs([tmp_path])}
+    assert "1.dcm: expected a DICOM file" in errors.pop("p/s")
+    assert set(errors.values()) == {""}
 
 
 def test_sequences_of_a_case_are_put_together_in_the_channels_order(tmp_path):
     case = tmp_path / "BraTS_1"
     touch(*(case / f"BraTS_1_{part}.nii.gz" for part in ("seg", "flair", "t1", "t1ce", "t2")))
-    (item,) = find([case], SEQUENCES)
+    (item,) = find_inputs([case], SEQUENCES)
     assert item.name == "BraTS_1"
     assert [path.name for path in item.paths] == [f"BraTS_1_{part}.nii.gz" for part in SEQUENCES]
-    assert names(find([tmp_path], SEQUENCES)) == ["BraTS_1/BraTS_1"]
-    assert names(find(sorted(case.iterdir()), SEQUENCES)) == ["BraTS_1"]  # as a shell expands CASE/*
+    assert names(find_inputs([tmp_path], SEQUENCES)) == ["BraTS_1/BraTS_1"]
+    assert names(find_inputs(sorted(case.iterdir()), SEQUENCES)) == ["BraTS_1"]  # as a shell expands CASE/*
     touch(*(tmp_path / "nn" / f"C_000{i}.nii.gz" for i in range(4)))
-    (item,) = find([tmp_path / "nn"], SEQUENCES)
+    (item,) = find_inputs([tmp_path / "nn"], SEQUENCES)
     assert (item.name, len(item.paths)) == ("C", 4)
-
-
-def test_a_missing_sequence_is_told(tmp_path):
-    touch(tmp_path / "A_t1.nii.gz", tmp_path / "A_t2.nii.gz")
-    (item,) = find([tmp_path], SEQUENCES)
+    touch(tmp_path / "few" / "A_t1.nii.gz", tmp_path / "few" / "A_t2.nii.gz")
+    (item,) = find_inputs([tmp_path / "few"], SEQUENCES)
     assert item.error.endswith("A: expected the 4 sequences t1, t1ce, t2, flair, found only t1, t2")
 
 
-def test_a_split_of_a_store(tmp_path, monkeypatch):
-    monkeypatch.setattr(preparing, "find_source", lambda name: as_source(make_cases(10)))
+def test_cases_of_a_store_by_names_that_stay_inside_the_results(tmp_path, monkeypatch):
+    bad = ["../../etc/x", "/etc/x", "a/../../x", ".x", "b\\..\\x"]
+    cases = [replace(case, name=(bad[i] + str(i)) if i < 5 else f"case {i}") for i, case in enumerate(make_cases(10))]
+    monkeypatch.setattr(preparing, "find_source", lambda name: as_source(cases))
     preparing.prepare("made", None, tmp_path / "s.zarr")
-    found = find([tmp_path / "s.zarr"], split="all")
-    assert names(found) == [f"case {i}" for i in range(10)]
-    assert all(item.kind == "store" for item in found)
-    some, more = (find([tmp_path / "s.zarr"], split="all", limit=limit, seed=1) for limit in (4, 6))
+    found = find_inputs([tmp_path / "s.zarr"], split="all")
+    assert names(found)[5:] == [f"case {i}" for i in range(5, 10)]
+    for item in found:
+        assert (tmp_path / "out" / item.name).resolve().is_relative_to((tmp_path / "out").resolve())
+        assert not any(part.startswith(".") for part in Path(item.name).parts)
+    some, more = (find_inputs([tmp_path / "s.zarr"], split="all", limit=limit, seed=1) for limit in (4, 6))
     assert (len(some), len(more)) == (4, 6)
     assert set(names(some)) < set(names(more))
     with pytest.raises(InputError, match="split: expected one of"):
-        find([tmp_path / "s.zarr"], split="tst")
+        find_inputs([tmp_path / "s.zarr"], split="tst")
     with pytest.raises(InputError, match="--limit: expected at least 1, found 0"):
-        find([tmp_path / "s.zarr"], limit=0)
-
-
-@pytest.mark.parametrize("name", ["../../etc/x", "/etc/x", "a/../../x", "..", ".x", "a\\..\\x"])
-def test_no_name_leads_out_of_the_folder_of_results(name, tmp_path, monkeypatch):
-    cases = [replace(case, name=name if i == 0 else f"c{i}") for i, case in enumerate(make_cases(10))]
-    monkeypatch.setattr(preparing, "find_source", lambda _: as_source(cases))
-    preparing.prepare("made", None, tmp_path / "s.zarr")
-    if name == "..":
-        with pytest.raises(InputError, match="expected a name"):
-            find([tmp_path / "s.zarr"], split="all")
-        return
-    for item in find([tmp_path / "s.zarr"], split="all"):
-        assert (tmp_path / "out" / item.name).resolve().is_relative_to((tmp_path / "out").resolve())
-        assert not any(part.startswith(".") for part in Path(item.name).parts)
+        find_inputs([tmp_path / "s.zarr"], limit=0)
+    nameless = [replace(case, name=".." if i == 0 else f"c{i}") for i, case in enumerate(make_cases(10))]
+    monkeypatch.setattr(preparing, "find_source", lambda name: as_source(nameless))
+    preparing.prepare("made", None, tmp_path / "t.zarr")
+    with pytest.raises(InputError, match="expected a name to call its results by"):
+        find_inputs([tmp_path / "t.zarr"], split="all")

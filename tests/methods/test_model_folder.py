@@ -2,115 +2,274 @@
 
 import json
 import shutil
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
-from berdiff.diffusion.sampling import Sampler, sample_generators
-from berdiff.diffusion.schedule import cosine
+from berdiff.data.input_spec import InputSpec, Intensity
+from berdiff.diffusion.random import sample_generators
+from berdiff.diffusion.sampler import Sampler
 from berdiff.errors import InputError
+from berdiff.methods import folder
 from berdiff.methods.berdiff import BerDiff
-from berdiff.methods.folder import load, resolve, save
-from berdiff.networks.build import make_network
+from berdiff.methods.gaussian import GaussianDiffusion
+from berdiff.methods.unet import UNet
+from fakes import make_spec
+
+SPEC = make_spec((16, 24), channels=("t1", "t2"), targets=("core",), rule="window", window=(-1000.0, 400.0))
+CONFIGS = (
+    BerDiff("fast-tiny", T=50, prediction="mask", lambda_kl=0.0, masks_per_image=8, sampler=Sampler(steps=(50, 20, 5))),
+    GaussianDiffusion("fast-tiny", "cosine", T=50, sampler=Sampler(steps=4, sigma=0.0)),
+    UNet("fast-tiny"),
+)
+
+
+def awake(config, spec: InputSpec = SPEC):
+    torch.manual_seed(0)
+    model = config.build(spec)
+    for p in model.parameters():
+        torch.nn.init.normal_(p, std=0.1)
+    return model.eval()
+
+
+def assert_same_masks(one, two) -> None:
+    image = torch.rand(2, 2, 16, 16, generator=torch.Generator().manual_seed(0))
+    first, second = (m.sample(image, 3, sample_generators(0, ["a", "b"], 3)) for m in (one, two))
+    assert 0 < float(first.float().mean()) < 1
+    assert float((first != second).float().mean()) < 0.01  # another memory format: rounding may turn a pixel
 
 
 @pytest.fixture(scope="module")
-def model() -> BerDiff:
-    torch.manual_seed(0)
-    net = make_network("tiny", image_channels=2)
-    for p in net.parameters():
-        torch.nn.init.normal_(p, std=0.1)
-    return BerDiff(net, cosine(50), target="mask", lambda_kl=0.0, sampler=Sampler(steps=(50, 20, 5))).eval()
+def saved(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("run") / "model"
+    folder.save(awake(CONFIGS[0]), path)
+    return path
 
 
 @pytest.fixture
-def folder(model: BerDiff, tmp_path):
-    save(model, tmp_path / "model")
-    return tmp_path / "model"
+def copy(saved: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(saved, tmp_path / "model")
 
 
-def test_round_trip(model: BerDiff, folder):
-    again = load(folder)
-    assert again.config() == model.config()
-    assert not again.training
-    image = torch.rand(2, 2, 16, 16)
-    one, two = (m.sample(image, 3, sample_generators(0, ["a", "b"], 3)) for m in (model, again))
-    torch.testing.assert_close(one, two, rtol=0, atol=0)
-    assert sorted(p.name for p in folder.iterdir()) == ["config.json", "model.safetensors"]
+def change(path: Path, *keys: str, value: object) -> None:
+    """One entry of config.json; `...` removes it."""
+    content = json.loads((path / "config.json").read_text())
+    place = content
+    for key in keys[:-1]:
+        place = place[key]
+    if value is ...:
+        del place[keys[-1]]
+    else:
+        place[keys[-1]] = value
+    (path / "config.json").write_text(json.dumps(content))
 
 
-def test_about_goes_with_the_weights(model: BerDiff, tmp_path):
-    about = {"size": [64, 48], "channels": ["ct"], "targets": ["nodule"], "window": [-1000, 400], "notes": ["a note"]}
-    save(model, tmp_path / "model", about)
-    again = load(tmp_path / "model")
-    assert again.about == about
-    save(again, tmp_path / "copy")  # and stays with them
-    assert load(tmp_path / "copy").about == about
-    save(model, tmp_path / "bare")
-    assert load(tmp_path / "bare").about == {}
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.method)
+def test_round_trip(config, tmp_path: Path):
+    model = awake(config)
+    folder.save(model, tmp_path / "model")
+    assert sorted(p.name for p in (tmp_path / "model").iterdir()) == ["config.json", "model.safetensors"]
+    assert json.loads((tmp_path / "model/config.json").read_text())["format"] == 2
+    again = folder.load(tmp_path / "model")
+    assert (again.config, again.input_spec, again.training) == (config, SPEC, False)
+    assert again.weights_sha256 == folder.sha256(tmp_path / "model/model.safetensors")
+    for name, value in model.state_dict().items():
+        assert torch.equal(again.state_dict()[name], value)
+    assert_same_masks(model, again)
+
+
+def test_the_sampler_of_now_and_other_weights_are_saved(saved: Path, tmp_path: Path):
+    model = folder.load(saved)
+    model.sampler = Sampler(steps=7)
+    zeros = {name: torch.zeros_like(value) for name, value in model.state_dict().items()}
+    folder.save(model, tmp_path, zeros)
+    again = folder.load(tmp_path)
+    assert again.sampler == again.config.sampler == Sampler(steps=7)
+    assert again.config == replace(model.config, sampler=Sampler(steps=7))
+    assert not any(bool(value.any()) for value in again.state_dict().values())
+
+
+def test_a_model_by_its_folder_its_run_or_its_bundled_name(saved: Path, tmp_path: Path, monkeypatch):
+    assert folder.resolve(saved) == folder.resolve(saved.parent) == saved
+    assert set(folder.bundled()) >= {"lidc", "lidc-readers", "lidc-unet"}
+    shutil.copytree(saved, tmp_path / "lidc")
+    monkeypatch.setattr(folder, "BUNDLED", tmp_path)
+    monkeypatch.chdir(tmp_path.parent)
+    assert folder.resolve("lidc") == tmp_path / "lidc"
+    for wrong in ("lidk", "../nowhere/lidc"):
+        with pytest.raises(
+            InputError, match=f"{wrong}: expected the folder of a run or of a model, or one of lidc, found"
+        ):
+            folder.resolve(wrong)
+
+
+# --- format 1, of 0.1.0 ----------------------------------------------------------------------------------------------
+
+ABOUT = {
+    "size": [16, 24],
+    "channels": ["t1", "t2"],
+    "targets": ["core"],
+    "window": [-1000, 400],
+    "scale": "auto",
+    "tails": 1.0,
+    "field": 128,
+    "data": "lidc-readers",
+    "notes": ["a note"],
+}
+FORMAT_1 = {
+    "berdiff": {
+        "schedule": {"name": "linear", "T": 50},
+        "target": "mask",
+        "lambda_kl": 0.0,
+        "lambda_bce": 1.0,
+        "posterior": "soft",
+        "time_sampling": "uniform",
+        "masks_per_image": 8,
+        "sampler": {"steps": [50, 20, 5], "rule": "ddim", "posterior": "soft", "sigma": 1.0, "spacing": "uniform"}
+        | {"last_step": "threshold", "latent": "pixel"},
+    },
+    "gaussian": {
+        "schedule": {"name": "cosine", "T": 50},
+        "target": "noise",
+        "time_sampling": "uniform",
+        "masks_per_image": 1,
+        "sampler": {"steps": 4, "rule": "ddim", "posterior": "soft", "sigma": 0.0, "spacing": "uniform"}
+        | {"last_step": "threshold", "latent": "pixel"},
+    },
+    "unet": {},
+}
+
+
+def write_format_1(path: Path, model, **changes: object) -> None:
+    """As 0.1.0 wrote it."""
+    path.mkdir(exist_ok=True)
+    save_file({k: v.contiguous() for k, v in model.state_dict().items()}, path / "model.safetensors")
+    method = model.config.method
+    content = {"format": 1, "method": method, "about": ABOUT} | FORMAT_1[method]
+    content["network"] = {"preset": "fast-tiny", "image_channels": 2, "targets": 1}
+    content["weights_sha256"] = folder.sha256(path / "model.safetensors")
+    (path / "config.json").write_text(json.dumps(content | changes))
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.method)
+def test_folders_of_0_1_0_open(config, tmp_path: Path):
+    model = awake(config)
+    write_format_1(tmp_path / "old", model)
+    again = folder.load(tmp_path / "old")
+    assert again.config == config
+    expected = replace(SPEC, source="lidc-readers", notes=("a note",))
+    assert again.input_spec == expected
+    assert_same_masks(model, again)
+    folder.save(again, tmp_path / "new")
+    new = folder.load(tmp_path / "new")
+    assert (new.config, new.input_spec) == (config, expected)
+
+
+def test_words_and_gaps_of_0_1_0_are_understood(tmp_path: Path):
+    old = FORMAT_1["berdiff"]
+    model = awake(CONFIGS[0])
+    write_format_1(tmp_path, model, sampler=old["sampler"] | {"latent": "shared"})
+    assert folder.load(tmp_path).sampler.noise == "shared"
+    write_format_1(tmp_path, model, about={"size": [16, 24], "scale": "minmax", "field": 96})
+    spec = folder.load(tmp_path).input_spec
+    assert (spec.channels, spec.targets) == (("channel0", "channel1"), ("target",))
+    assert spec.intensity == Intensity("minmax", field=96)
+    write_format_1(tmp_path, model)
+    change(tmp_path, "masks_per_image", value=...)
+    assert folder.load(tmp_path).config.masks_per_image == 1
 
 
 @pytest.mark.parametrize(
-    ("about", "message"),
+    ("changes", "message"),
     [
-        ("all", r"config\.json: expected an object under about, found str"),
-        ({"size": [64]}, r"expected about\.size to be \[height, width\], found \[64\]"),
-        ({"size": [64, -1]}, r"expected about\.size"),
-        ({"window": [400, -1000]}, r"expected about\.window to be \[low, high\]"),
-        ({"targets": "nodule"}, r"expected about\.targets to be a list of names, found 'nodule'"),
-        ({"scale": "eval"}, r"expected about\.scale to be one of auto, dtype"),
+        ({"schedule": {"name": "linear", "T": 0}}, "config.json: model.T: expected at least 1, found 0"),
+        ({"target": "edges"}, "config.json: model.prediction: expected one of .* found 'edges'"),
+        ({"sampler": {"latent": "image"}}, "config.json: expected a complete configuration, found a wrong entry"),
+        ({"sampler": "fast"}, "config.json: expected a complete configuration, found a wrong entry"),
+        ({"sampler": {"pace": 3}}, "config.json: model.sampler: expected known settings, .* 'pace'"),
+        (
+            {"network": {"preset": "fast-tiny"}},
+            "expected a complete configuration, found a wrong entry: 'image_channels'",
+        ),
+        ({"about": "all"}, "expected a complete configuration, found a wrong entry"),
+        ({"about": ABOUT | {"size": [64]}}, "config.json: input_spec.size: expected "),
+        ({"about": ABOUT | {"size": [64, -1]}}, "config.json: input_spec.size: expected at least 1, found -1"),
+        ({"about": ABOUT | {"window": [400, -1000]}}, "window: expected a lower and a higher value"),
+        ({"about": ABOUT | {"tails": "some"}}, "expected a complete configuration, found a wrong entry"),
+        ({"weights_sha256": None}, "config.json: weights_sha256: expected a valid string, found None"),
     ],
 )
-def test_about_of_another_kind_is_named(folder, about, message):
-    file = folder / "config.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"about": about}))
+def test_a_damaged_folder_of_0_1_0_is_one_sentence(changes: dict, message: str, tmp_path: Path):
+    write_format_1(tmp_path, awake(CONFIGS[0]), **changes)
+    with pytest.raises(InputError, match=message) as caught:
+        folder.load(tmp_path)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+# --- damage ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("keys", "value", "message"),
+    [
+        (("format",), 99, "config.json: format: expected one of 2, found 99"),
+        (("format",), ..., "config.json: format: expected a value, found none"),
+        (("model", "method"), "magic", "method: expected one of berdiff, gaussian, unet.*, found 'magic'"),
+        (("model", "pace"), 3, "config.json: model: expected known settings, found an unknown one, 'pace'"),
+        (("model", "T"), 0, "config.json: model.T: expected at least 1, found 0"),
+        (("model", "sampler", "sigma"), 3.0, "config.json: model.sampler.sigma: expected a share"),
+        (("model", "preset"), "tiny", "expected weights that fit the configuration"),
+        (("model", "preset"), "huge", "network: expected one of .* found 'huge'"),
+        (("model",), [], "config.json: model: expected an object, found"),
+        (("input_spec", "size"), [64], "config.json: input_spec.size: expected"),
+        (("input_spec", "targets"), [], "targets: expected one or more different names, found none"),
+        (("input_spec", "channels"), ["t1", "t1"], "channels: expected one or more different names, found t1, t1"),
+        (("weights_sha256",), "0" * 64, r"model\.safetensors: expected the weights that config\.json names"),
+    ],
+)
+def test_a_configuration_that_does_not_fit_is_named(copy: Path, keys: tuple, value: object, message: str):
+    change(copy, *keys, value=value)
     with pytest.raises(InputError, match=message):
-        load(folder)
+        folder.load(copy)
 
 
-def test_a_model_by_its_folder_its_run_or_its_bundled_name(folder, tmp_path, monkeypatch):
-    run = tmp_path  # the model lies in RUN/model
-    assert resolve(folder) == folder
-    assert resolve(run) == folder
-    weights = tmp_path / "weights"
-    shutil.copytree(folder, weights / "lidc")
-    monkeypatch.setattr("berdiff.methods.folder.WEIGHTS", weights)
-    assert resolve("lidc") == weights / "lidc"
-    with pytest.raises(InputError, match="lidk: expected the folder of a run or of a model or one of the names lidc"):
-        resolve("lidk")
-    with pytest.raises(InputError):
-        resolve("../weights/lidc")
-
-
-def test_weights_that_changed_are_noticed(folder):
-    weights = folder / "model.safetensors"
-    data = bytearray(weights.read_bytes())
-    data[-5] ^= 1
-    weights.write_bytes(data)
+def test_damaged_and_foreign_files_are_one_sentence(copy: Path, tmp_path: Path):
+    with pytest.raises(InputError, match="nothing: expected the folder of a run or of a model"):
+        folder.load(tmp_path / "nothing")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match=r"empty: expected a model folder with config\.json, found none"):
+        folder.load(tmp_path / "empty")
+    weights = copy / "model.safetensors"
+    good = weights.read_bytes()
+    weights.write_bytes(good[:-5] + bytes([good[-5] ^ 1]) + good[-4:])
     with pytest.raises(InputError, match=r"model\.safetensors: expected the weights that config\.json names"):
-        load(folder)
+        folder.load(copy)
+    weights.write_bytes(b"not weights at all")
+    change(copy, "weights_sha256", value=folder.sha256(weights))  # somebody "mended" it
+    with pytest.raises(InputError, match="expected weights that fit the configuration, found"):
+        folder.load(copy)
+    weights.unlink()
+    with pytest.raises(InputError, match=r"expected a model folder with model\.safetensors, found none"):
+        folder.load(copy)
+    weights.write_bytes(good)
+    for text in ("{", "[]", '"model"', "\xff", "[" * 100_000):
+        (copy / "config.json").write_text(text, encoding="latin-1")
+        with pytest.raises(InputError, match=r"config\.json: expected "):
+            folder.load(copy)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"format": 99}, "expected a model of format 1, found 99"),
-        ({"method": "magic"}, "method: expected one of berdiff, gaussian, unet, found 'magic'"),
-        ({"network": {"preset": "small", "image_channels": 2, "targets": 1}}, "expected weights that fit"),
-        ({"schedule": {"name": "linear", "T": 0}}, "T: expected a whole number of steps of at least 1, found 0"),
-        ({"sampler": {"pace": 3}}, "expected a complete configuration"),
-    ],
-)
-def test_a_configuration_that_does_not_fit_is_named(folder, change, message):
-    file = folder / "config.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | change))
-    with pytest.raises(InputError, match=message):
-        load(folder)
-
-
-def test_not_a_model_folder(folder, tmp_path):
-    with pytest.raises(InputError, match=r"nothing: expected the folder of a run or of a model.*, found none"):
-        load(tmp_path / "nothing")
-    (folder / "config.json").write_text("{")
-    with pytest.raises(InputError, match="expected JSON"):
-        load(folder)
+def test_weights_are_copied_between_models_of_one_network(saved: Path, tmp_path: Path):
+    fresh = BerDiff("fast-tiny", T=50).build(SPEC)
+    folder.copy_weights(fresh, str(saved))
+    for name, value in folder.load(saved).state_dict().items():
+        assert torch.equal(fresh.state_dict()[name], value)
+    for other in (BerDiff("tiny").build(SPEC), BerDiff("fast-tiny").build(make_spec())):
+        with pytest.raises(
+            InputError, match=r"^--init: expected a model with the weights of this network, found another"
+        ):
+            folder.copy_weights(other, str(saved))
+    with pytest.raises(InputError, match="nowhere: expected the folder of a run or of a model"):
+        folder.copy_weights(fresh, str(tmp_path / "nowhere"))

@@ -21,76 +21,76 @@ def mean_distance(xs, ys, distinct=False):
     return sum(1 - iou(xs[i], ys[j]) for i, j in pairs) / len(pairs)
 
 
-def ged(samples, readers):
-    return 2 * mean_distance(samples, readers) - mean_distance(samples, samples) - mean_distance(readers, readers)
+def ged(samples, raters):
+    return 2 * mean_distance(samples, raters) - mean_distance(samples, samples) - mean_distance(raters, raters)
 
 
-def ged_unbiased(samples, readers):
+def ged_unbiased(samples, raters):
     own = mean_distance(samples, samples, distinct=True)
-    return 2 * mean_distance(samples, readers) - own - mean_distance(readers, readers)
+    return 2 * mean_distance(samples, raters) - own - mean_distance(raters, raters)
 
 
-def hm_iou_by_permutation(samples, readers):
+def hm_iou_by_permutation(samples, raters):
     """Every matching there is: only for an lcm up to about 6."""
-    side = math.lcm(len(samples), len(readers))
+    side = math.lcm(len(samples), len(raters))
     left = [s for s in samples for _ in range(side // len(samples))]
-    right = [y for y in readers for _ in range(side // len(readers))]
+    right = [y for y in raters for _ in range(side // len(raters))]
     matchings = itertools.permutations(range(side))
     return max(sum(iou(left[i], right[j]) for i, j in enumerate(m)) / side for m in matchings)
 
 
-def hm_iou_by_flow(samples, readers):
-    """The same optimum as a transport plan: each sample sends 1/n, each reader receives 1/R; a linear programme."""
+def hm_iou_by_flow(samples, raters):
+    """The same optimum as a transport plan: each sample sends 1/n, each rater receives 1/R; a linear programme."""
     from scipy.optimize import linprog
 
-    n, r = len(samples), len(readers)
-    gain = np.array([[iou(s, y) for y in readers] for s in samples])
+    n, r = len(samples), len(raters)
+    gain = np.array([[iou(s, y) for y in raters] for s in samples])
     sends = np.kron(np.eye(n), np.ones(r))
     receives = np.kron(np.ones(n), np.eye(r))
     total = np.concatenate([np.full(n, 1 / n), np.full(r, 1 / r)])
     return -linprog(-gain.ravel(), A_eq=np.vstack([sends, receives]), b_eq=total).fun
 
 
-def d_max(samples, readers):
-    return sum(max(dice(s, y) for s in samples) for y in readers) / len(readers)
+def d_max(samples, raters):
+    return sum(max(dice(s, y) for s in samples) for y in raters) / len(raters)
 
 
-def soft_dice(samples, readers):
-    p, y = np.mean(samples, axis=0), np.mean(readers, axis=0)
+def soft_dice(samples, raters):
+    p, y = np.mean(samples, axis=0), np.mean(raters, axis=0)
     return sum(dice(p > cut, y > cut) for cut in (0.1, 0.3, 0.5, 0.7, 0.9)) / 5
 
 
-def majority_dice(samples, readers):
+def majority_dice(samples, raters):
     height, width = samples[0].shape
     p, y = np.zeros((height, width), bool), np.zeros((height, width), bool)
     for i in range(height):
         for j in range(width):
             p[i, j] = 2 * sum(int(s[i, j]) for s in samples) > len(samples)
-            y[i, j] = 2 * sum(int(m[i, j]) for m in readers) > len(readers)
+            y[i, j] = 2 * sum(int(m[i, j]) for m in raters) > len(raters)
     return dice(p, y)
 
 
-def ece(samples, readers, bins=10):
+def ece(samples, raters, bins=10):
     pixels: dict[int, list[tuple[float, float]]] = {}
     height, width = samples[0].shape
     for i in range(height):
         for j in range(width):
             votes = sum(int(s[i, j]) for s in samples)
             index = min(bins * votes // len(samples), bins - 1)
-            pixels.setdefault(index, []).append((votes / len(samples), np.mean([m[i, j] for m in readers])))
+            pixels.setdefault(index, []).append((votes / len(samples), np.mean([m[i, j] for m in raters])))
     gaps = [len(b) * abs(np.mean([p for p, _ in b]) - np.mean([y for _, y in b])) for b in pixels.values()]
     return sum(gaps) / (height * width)
 
 
-def brier(samples, readers):
-    return ((np.mean(samples, axis=0) - np.mean(readers, axis=0)) ** 2).mean()
+def brier(samples, raters):
+    return ((np.mean(samples, axis=0) - np.mean(raters, axis=0)) ** 2).mean()
 
 
-def nll(samples, readers, eps=1e-6):
+def nll(samples, raters, eps=1e-6):
     total = 0.0
     p = np.mean(samples, axis=0)
-    for m in readers:  # the readers one by one: their mean cross-entropy is that of their mean
+    for m in raters:  # the raters one by one: their mean cross-entropy is that of their mean
         for q, y in zip(p.ravel(), m.ravel(), strict=True):
             q = min(max(q, eps), 1 - eps)
             total -= math.log(q) if y else math.log(1 - q)
-    return total / (len(readers) * p.size)
+    return total / (len(raters) * p.size)

@@ -1,5 +1,7 @@
 """Each mistake gets one clear sentence."""
 
+from itertools import product
+
 import pytest
 import torch
 
@@ -23,17 +25,16 @@ def zeros(*shape, dtype=torch.uint8):
     return torch.zeros(shape, dtype=dtype)
 
 
-@pytest.mark.parametrize("metric", ALL)
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32, torch.int64])
-@pytest.mark.parametrize("name", ["samples", "masks"])
-def test_not_binary(metric, dtype, name):
-    given = {"samples": zeros(2, 2, 1, 4, 4, dtype=dtype), "masks": zeros(2, 3, 1, 4, 4, dtype=dtype)}
-    given[name][1, 1, 0, 3, 2] = 0.5 if dtype.is_floating_point else 255
-    with pytest.raises(InputError, match=f"^{name}: expected binary masks of only 0 and 1, found values from 0 to "):
-        metric(**given)
+def test_not_binary():
+    for metric, dtype, name in product(ALL, (torch.uint8, torch.float32, torch.int64), ("samples", "masks")):
+        given = {"samples": zeros(2, 2, 1, 4, 4, dtype=dtype), "masks": zeros(2, 3, 1, 4, 4, dtype=dtype)}
+        given[name][1, 1, 0, 3, 2] = 0.5 if dtype.is_floating_point else 255
+        with pytest.raises(
+            InputError, match=f"^{name}: expected binary masks of only 0 and 1, found values from 0 to "
+        ):
+            metric(**given)
 
 
-@pytest.mark.parametrize("metric", ALL)
 @pytest.mark.parametrize(
     ("samples", "masks", "sentence"),
     [
@@ -46,30 +47,23 @@ def test_not_binary(metric, dtype, name):
         ((2, 0, 1, 4, 4), (2, 3, 1, 4, 4), "samples: expected at least one sample"),
     ],
 )
-def test_shapes_that_do_not_fit(metric, samples, masks, sentence):
-    with pytest.raises(InputError, match=sentence):
-        metric(zeros(*samples), zeros(*masks))
+def test_shapes_that_do_not_fit(samples, masks, sentence):
+    for metric in ALL:
+        with pytest.raises(InputError, match=sentence):
+            metric(zeros(*samples), zeros(*masks))
 
 
-@pytest.mark.parametrize(
-    ("raters", "sentence"),
-    [
-        ([0, 3], "raters: expected 1 to 3 raters a case, found 0 to 3"),
-        ([1, 4], "raters: expected 1 to 3 raters a case, found 1 to 4"),
-        ([1], "raters: expected 2 whole numbers"),
-        ([1.0, 2.0], "raters: expected 2 whole numbers"),
-    ],
-)
-def test_raters_that_do_not_fit(raters, sentence):
-    with pytest.raises(InputError, match=sentence):
-        metrics.ged(zeros(2, 2, 1, 4, 4), zeros(2, 3, 1, 4, 4), torch.tensor(raters))
-
-
-def test_one_sample_has_no_unbiased_ged():
+def test_counts_that_do_not_fit():
+    samples, masks = zeros(2, 2, 1, 4, 4), zeros(2, 3, 1, 4, 4)
+    for raters, sentence in (
+        ([0, 3], "raters: expected 1 to 3 raters per case, found 0 to 3"),
+        ([1, 4], "raters: expected 1 to 3 raters per case, found 1 to 4"),
+        ([1], "raters: expected 2 whole numbers, one per case"),
+        ([1.0, 2.0], "raters: expected 2 whole numbers, one per case"),
+    ):
+        with pytest.raises(InputError, match=sentence):
+            metrics.ged(samples, masks, torch.tensor(raters))
     with pytest.raises(InputError, match="at least 2 for the unbiased GED, found 1"):
-        metrics.ged_unbiased(zeros(1, 1, 1, 4, 4), zeros(1, 2, 1, 4, 4))
-
-
-def test_more_first_samples_than_there_are():
+        metrics.ged_unbiased(samples[:, :1], masks)
     with pytest.raises(InputError, match="first: expected 1 to 2 samples, found 3"):
-        metrics.Pairs.of(zeros(1, 2, 1, 4, 4), zeros(1, 2, 1, 4, 4)).ged(first=3)
+        metrics.Pairs.of(samples, masks).ged(first=3)

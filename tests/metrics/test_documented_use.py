@@ -9,8 +9,10 @@ TEXT = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text(encoding="u
 
 
 def test_the_examples_run():
-    blocks = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
-    assert len(blocks) == 2
+    blocks = [
+        block for block in re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL) if "berdiff.evaluation" not in block
+    ]
+    assert len(blocks) == 2  # what is left needs the folder of an evaluation
     names: dict = {}
     for block in blocks:
         exec(block, names)

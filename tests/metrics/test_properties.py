@@ -51,23 +51,23 @@ def test_values_stay_in_their_ranges(samples, masks):
     for metric in (metrics.hm_iou, metrics.d_max, metrics.dice, metrics.soft_dice, metrics.ece, metrics.brier):
         assert 0 <= metric(samples, masks).item() <= 1 + 1e-12
     assert metrics.ged(samples, masks).item() <= 2 + 1e-12
-    # a matching cannot beat each reader's own best
+    # a matching cannot beat each rater's own best
     assert metrics.hm_iou(samples, masks).item() <= metrics.d_max(samples, masks).item() + 1e-12
 
 
 def simulated_model(n, cases, seed):
-    """One case's readers, and a model that draws iid from other masks: `cases` draws of n samples each."""
+    """One case's raters, and a model that draws iid from other masks: `cases` draws of n samples each."""
     rng = np.random.default_rng(seed)
-    readers = (rng.random((1, 4, 1, 6, 6)) < 0.5).astype(np.uint8)
-    readers[:, 0] = 0
+    raters = (rng.random((1, 4, 1, 6, 6)) < 0.5).astype(np.uint8)
+    raters[:, 0] = 0
     modes = (rng.random((5, 1, 6, 6)) < 0.4).astype(np.uint8)
     modes[0] = 0
-    modes[1] = readers[0, 1]
+    modes[1] = raters[0, 1]
     weight = np.array([0.3, 0.3, 0.2, 0.1, 0.1])
     samples = modes[rng.choice(5, size=(cases, n), p=weight)]
-    masks = np.repeat(readers, cases, 0)
+    masks = np.repeat(raters, cases, 0)
     # the distance of the distributions themselves: every mode once, weighted
-    pairs = metrics.Pairs.of(torch.from_numpy(modes)[None], torch.from_numpy(readers))
+    pairs = metrics.Pairs.of(torch.from_numpy(modes)[None], torch.from_numpy(raters))
     d = 1 - pairs.iou[0, 0]
     d_sy, d_ss, d_yy = weight @ d[:5, 5:].mean(1), weight @ d[:5, :5] @ weight, d[5:, 5:].mean()
     return torch.from_numpy(samples), torch.from_numpy(masks), 2 * d_sy - d_ss - d_yy, d_ss
@@ -96,10 +96,10 @@ def test_bias_law_of_ged():
 
 
 def test_a_perfect_sampler_scores_d_yy_over_n():
-    """The floor: samples drawn from the readers themselves."""
+    """The floor: samples drawn from the raters themselves."""
     rng = np.random.default_rng(0)
-    readers = torch.from_numpy((rng.random((1, 4, 1, 6, 6)) < 0.5).astype(np.uint8))
+    raters = torch.from_numpy((rng.random((1, 4, 1, 6, 6)) < 0.5).astype(np.uint8))
     for n in (1, 4, 16):
-        samples = readers[0][rng.integers(4, size=(4000, n))]
-        values = metrics.Pairs.of(samples, readers.expand(4000, -1, -1, -1, -1))
+        samples = raters[0][rng.integers(4, size=(4000, n))]
+        values = metrics.Pairs.of(samples, raters.expand(4000, -1, -1, -1, -1))
         within(torch.from_numpy(values.ged()), values.d_yy[0, 0] / n)

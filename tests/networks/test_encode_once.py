@@ -1,13 +1,14 @@
 """The network that reads the image once: shapes, no leak between masks, gradients, size, and what it refuses."""
 
+from itertools import product
+
 import pytest
 import torch
 from torch import Tensor
 
-from berdiff.diffusion.sampling import Sampler, sample_generators
-from berdiff.diffusion.schedule import power
+import fakes
+from berdiff.diffusion.sampler import Sampler
 from berdiff.errors import InputError
-from berdiff.methods import folder
 from berdiff.methods.berdiff import BerDiff
 from berdiff.networks import build, paper
 from berdiff.networks.denoiser import Denoiser
@@ -42,37 +43,33 @@ def logits(net: EncodeOnce, image: Tensor, y_t: Tensor, t: Tensor) -> Tensor:
 # --- the protocol ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("C", "K", "N"), [(1, 1, 1), (1, 1, 5), (4, 1, 2), (1, 3, 2), (2, 2, 3)])
-@pytest.mark.parametrize("size", [(8, 8), (64, 64), (128, 128), (16, 40), (72, 8)])
-def test_logits_have_the_shape_of_the_masks(C: int, K: int, N: int, size: tuple[int, int]) -> None:
+def test_logits_have_the_shape_of_the_masks_at_every_multiple_of_the_stride() -> None:
     with torch.device("meta"):
-        net = build.make_network("fast-tiny", image_channels=C, targets=K)
-        assert isinstance(net, Denoiser)
-        y_t = torch.zeros(2, N, K, *size)
-        assert net.denoise(y_t, torch.ones(2, N).long(), net.encode(torch.zeros(2, C, *size))).shape == y_t.shape
-
-
-@pytest.mark.parametrize("preset", PRESETS)
-@pytest.mark.parametrize("scale", [(1, 1), (1, 3), (4, 2)])
-def test_sizes_are_the_multiples_of_the_stride(preset: str, scale: tuple[int, int]) -> None:
-    with torch.device("meta"):
-        net = EncodeOnce(preset)
-        H, W = (net.stride * times for times in scale)
-        y_t = torch.zeros(1, 2, 1, H, W)
-        maps = net.encode(torch.zeros(1, 1, H, W))
-        assert net.denoise(y_t, torch.ones(1, 2).long(), maps).shape == y_t.shape
-    assert max(tuple(m.shape[-2:]) for m in maps) == (H // 2, W // 2)  # folded: no layer at full resolution
-    with pytest.raises(ValueError, match=rf"^image: expected .* multiples of {net.stride}, found {H}x{W + 2}$"):
-        net.encode(torch.zeros(1, 1, H, W + 2, device="meta"))
+        for preset, (C, K, N) in product(PRESETS, ((1, 1, 1), (4, 1, 2), (2, 3, 5))):
+            net = build.make_network(preset, image_channels=C, targets=K)
+            assert isinstance(net, Denoiser)
+            for scale in ((1, 1), (1, 3), (4, 2)):
+                H, W = (net.stride * times for times in scale)
+                y_t = torch.zeros(2, N, K, H, W)
+                maps = net.encode(torch.zeros(2, C, H, W))
+                assert net.denoise(y_t, torch.ones(2, N).long(), maps).shape == y_t.shape
+                assert max(tuple(m.shape[-2:]) for m in maps) == (H // 2, W // 2)  # folded: none at full resolution
+                match = rf"^image: expected .* multiples of {net.stride}, found {H}x{W + 2}$"
+                with pytest.raises(ValueError, match=match):
+                    net.encode(torch.zeros(1, C, H, W + 2))
+            with pytest.raises(ValueError, match=rf"^image: expected {C} channels, found {C + 1}$"):
+                net.encode(torch.zeros(1, C + 1, H, W))
 
 
 def test_every_preset_is_made_by_its_name() -> None:
-    assert set(build.PRESETS) == {*paper.PRESETS, *PRESETS}
+    assert build.NETWORKS.names() == [*paper.PRESETS, *PRESETS]
     with torch.device("meta"):
-        for preset in build.PRESETS:
+        for preset in build.NETWORKS.names():
             net = build.make_network(preset, image_channels=2, targets=3)
             assert isinstance(net, EncodeOnce if preset in PRESETS else paper.PaperUNet)
-            assert net.config() == {"preset": preset, "image_channels": 2, "targets": 3}
+            assert (net.preset, net.image_channels, net.targets) == (preset, 2, 3)
+    with pytest.raises(InputError, match=r"^network: expected one of paper-128, .*fast, fast-tiny.*, found 'faster'$"):
+        build.make_network("faster")
 
 
 def test_the_step_network_is_light_and_the_encoder_is_not() -> None:
@@ -86,16 +83,16 @@ def test_the_step_network_is_light_and_the_encoder_is_not() -> None:
 # --- each mask for itself --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
-def test_masks_together_are_masks_one_by_one(memory_format: torch.memory_format) -> None:
-    net = awake(C := 2, K := 2).to(memory_format=memory_format)  # type: ignore[call-overload]
-    image, y_t, t = inputs(2, 3, C, K)
-    together = logits(net, image, y_t, t)
-    for b in range(2):
-        for i in range(3):
-            alone = logits(net, image[b : b + 1], y_t[b : b + 1, i : i + 1], t[b : b + 1, i : i + 1])
-            torch.testing.assert_close(together[b, i], alone[0, 0], **CLOSE)
-    assert len({tuple(m.flatten().tolist()[:4]) for m in together.flatten(0, 1)}) == 6
+def test_masks_together_are_masks_one_by_one_in_any_memory_format() -> None:
+    image, y_t, t = inputs(2, 3, C := 2, K := 2)
+    plain = logits(awake(C, K), image, y_t, t)
+    assert len({tuple(m.flatten().tolist()[:4]) for m in plain.flatten(0, 1)}) == 6
+    for memory_format in (torch.contiguous_format, torch.channels_last):
+        net = awake(C, K).to(memory_format=memory_format)  # type: ignore[call-overload]
+        torch.testing.assert_close(logits(net, image, y_t, t), plain, **CLOSE)
+        for b, i in product(range(2), range(3)):
+            one = logits(net, image[b : b + 1], y_t[b : b + 1, i : i + 1], t[b : b + 1, i : i + 1])
+            torch.testing.assert_close(plain[b, i], one[0, 0], **CLOSE)
 
 
 @pytest.mark.parametrize("what", ["image", "mask", "step"])
@@ -135,15 +132,9 @@ def test_a_pixel_anywhere_is_seen_everywhere() -> None:
     assert float((logits(net, image, y_t, t) - before)[..., -1, -1].abs().max()) > 0
 
 
-def test_output_does_not_depend_on_the_memory_format() -> None:
-    net, given = awake(), inputs(2, 3)
-    plain = logits(net, *given)
-    net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    torch.testing.assert_close(logits(net, *given), plain, **CLOSE)
-
-
 def test_each_image_is_encoded_once_by_sample() -> None:
-    model = BerDiff(awake(), power(100), target="prior", masks_per_pass=4)
+    model = fakes.diffusion(awake(), BerDiff(T=100, schedule="power2.5", prediction="prior"))
+    model.masks_per_pass = 4
     encoded, denoised = [], []
     encode, denoise = model.network.encode, model.network.denoise
     model.network.encode = lambda image: encoded.append(len(image)) or encode(image)
@@ -154,7 +145,7 @@ def test_each_image_is_encoded_once_by_sample() -> None:
     assert denoised == [(1, 4)] * 5 * 2 * 3
 
 
-# --- training and keeping --------------------------------------------------------------------------------------------
+# --- training --------------------------------------------------------------------------------------------------------
 
 
 def test_gradients_reach_every_parameter() -> None:
@@ -179,45 +170,3 @@ def test_a_fresh_network_learns_from_its_zeros() -> None:
         net.denoise(y_t, t, net.encode(image)).sigmoid().mean().backward()
         optimizer.step()
     assert not [name for name, p in net.named_parameters() if not p.any()]
-
-
-def test_a_model_folder_keeps_it(tmp_path) -> None:
-    model = BerDiff(
-        awake(2, 2),
-        power(100),
-        target="prior",
-        lambda_kl=0.0,
-        time_sampling="stratified",
-        masks_per_image=8,
-        sampler=Sampler(steps=(100, 60, 20), last_step="sample"),
-    ).eval()
-    folder.save(model, tmp_path / "model")
-    again = folder.load(tmp_path / "model")
-    assert again.config() == model.config()
-    assert again.masks_per_image == 8
-    assert again.state_dict().keys() == model.state_dict().keys()
-    for name, value in model.state_dict().items():
-        assert torch.equal(again.state_dict()[name], value)
-    torch.testing.assert_close(
-        logits(again.network, *inputs(2, 3, 2, 2)), logits(model.network, *inputs(2, 3, 2, 2)), **CLOSE
-    )
-    image = torch.rand(2, 2, 16, 16, generator=torch.Generator().manual_seed(0))
-    one, two = (m.sample(image, 3, sample_generators(0, ["a", "b"], 3)) for m in (model, again))
-    assert float((one != two).float().mean()) < 0.01  # load takes another memory format: rounding may turn a pixel
-    assert 0 < float(one.float().mean()) < 1
-
-
-def test_weights_of_another_preset_are_refused(tmp_path) -> None:
-    folder.save(BerDiff(awake(), power(100)), tmp_path / "model")
-    file = tmp_path / "model" / "config.json"
-    file.write_text(file.read_text().replace('"fast-tiny"', '"tiny"'))
-    with pytest.raises(InputError, match="expected weights that fit the configuration"):
-        folder.load(tmp_path / "model")
-
-
-def test_bad_arguments_are_named() -> None:
-    for make in (build.make_network, EncodeOnce):
-        with pytest.raises(ValueError, match=r"^preset: expected one of .*fast, fast-tiny.*, found 'faster'$"):
-            make("faster")
-    with pytest.raises(ValueError, match=r"^image: expected 2 channels, found 3$"):
-        EncodeOnce("fast-tiny", image_channels=2).encode(torch.zeros(1, 3, 16, 16))

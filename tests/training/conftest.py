@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from .standin import make_store
+from fakes import make_store
 
 
 @pytest.fixture(scope="session")

@@ -14,6 +14,8 @@ def _wander(net: nn.Module) -> None:
     with torch.no_grad():
         for p in net.parameters():
             p.add_(torch.randn_like(p))
+        net[1].running_mean.add_(1.0)
+        net[1].num_batches_tracked.add_(1)
 
 
 def test_agrees_with_torchs_own_average() -> None:
@@ -26,6 +28,19 @@ def test_agrees_with_torchs_own_average() -> None:
         theirs.update_parameters(net)
     for a, b in zip(ours.averages, theirs.module.parameters(), strict=True):
         torch.testing.assert_close(a, b.detach(), rtol=1e-5, atol=1e-6)
+
+
+def test_buffers_are_averaged_where_asked_and_integers_copied() -> None:
+    """BatchNorm's statistics belong to the weights they were seen with (0.1.0 showed the raw ones)."""
+    for buffers, mean in ((True, 0.5), (False, 1.0)):
+        net = _net()
+        ema = Ema(net, buffers)
+        _wander(net)
+        ema.update(0.5)
+        with ema.in_place():
+            assert torch.equal(net[1].running_mean, torch.full((3,), mean))
+            assert int(net[1].num_batches_tracked) == 1
+        assert torch.equal(net[1].running_mean, torch.ones(3))
 
 
 def test_warm_up_weighs_early_steps_like_a_short_average() -> None:

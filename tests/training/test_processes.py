@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from berdiff.files import lock
 from berdiff.training import checkpoint
-from berdiff.training.runs import read_rows
+from berdiff.training.run_folder import read_rows
 from berdiff.training.session import train
 
-from .standin import make_standin, small_config
+from .small import small_config
 
 fork = multiprocessing.get_context("fork")
 LAST = "checkpoints/step-00000024"
@@ -41,10 +42,10 @@ def _process(store: Path, run: Path, strategy: str, rank: int, port: int, max_st
         "TORCHELASTIC_USE_AGENT_STORE": "False",
     }
     config = small_config(store, max_steps=max_steps)
-    train(replace(config, engine=replace(config.engine, devices="2", strategy=strategy)), run, make_standin)
+    train(replace(config, engine=replace(config.engine, devices="2", strategy=strategy)), run)
 
 
-def _two_processes(store: Path, run: Path, strategy: str, max_steps: int = 24) -> None:
+def _two_processes(store: Path, run: Path, strategy: str, max_steps: int = 24, codes=(0, 0)) -> None:
     port = _free_port()
     both = [
         fork.Process(target=_process, args=(store, run, strategy, rank, port, max_steps), daemon=True)
@@ -54,14 +55,14 @@ def _two_processes(store: Path, run: Path, strategy: str, max_steps: int = 24) -
         process.start()
     for process in both:
         process.join(120)
-    assert [process.exitcode for process in both] == [0, 0]
+    assert [process.exitcode for process in both] == [*codes]
 
 
 @pytest.fixture(scope="module")
 def one(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One process with the whole batch of 4."""
     run = tmp_path_factory.mktemp("one") / "run"
-    train(small_config(store), run, make_standin)
+    train(small_config(store), run)
     return run
 
 
@@ -85,16 +86,24 @@ def test_two_processes_train_the_model_of_one_with_the_double_batch(
     _assert_alike(tmp_path / "run", one)
 
 
-def test_a_run_goes_on_with_other_processes_than_it_was_begun_with(store: Path, one: Path, tmp_path: Path) -> None:
+def test_a_run_resumes_with_other_processes_than_it_was_begun_with(store: Path, one: Path, tmp_path: Path) -> None:
     """Eight steps sharded over two, eight more copied over two, the rest alone."""
     run = tmp_path / "run"
     _two_processes(store, run, "fsdp", max_steps=8)
     _two_processes(store, run, "ddp", max_steps=16)
-    train(small_config(store), run, make_standin)
+    train(small_config(store), run)
     ours, theirs = checkpoint.read(run / LAST), checkpoint.read(one / LAST)
     for part in checkpoint.PARTS:
         for name, value in ours.tensors[part].items():
             torch.testing.assert_close(value, theirs.tensors[part][name], rtol=1e-3, atol=1e-5)
+
+
+def test_all_leave_together_where_another_training_has_the_folder(store: Path, tmp_path: Path) -> None:
+    held = lock(tmp_path / ".lock", wait=False)
+    assert held is not None
+    with held:
+        _two_processes(store, tmp_path, "ddp", codes=[1, 2])  # an InputError in the first, silence in the other
+    assert [path.name for path in tmp_path.iterdir()] == [".lock"]
 
 
 @pytest.mark.slow

@@ -2,13 +2,16 @@
 
 import json
 import sys
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
 
 import tyro
+from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes
 
-from berdiff.cli.progress import progress
+from berdiff.display import progress
+from berdiff.inference.settings import SegmentSettings
 from berdiff.memory import keep_freed_memory
+from berdiff.methods.sampling import SamplerOptions
 
 NEXT = """\
 your own data:
@@ -18,59 +21,47 @@ your own data:
 """
 
 
-def demo(
-    out: Path = Path("out/demo"),
-    model: str = "lidc-readers",
-    cases: int = 6,
-    samples: int = 16,
-    steps: tuple[int, ...] | None = None,
-    seed: int = 0,
-    json_: Annotated[bool, tyro.conf.arg(name="json")] = False,
-) -> None:
-    """Segment held-out cases of the embedded data, score them beside the floor, and write a page to look at.
+@dataclass(frozen=True)
+class Demo:
+    """Segment held-out cases of the embedded data, score them beside the floor, and write a page to look at."""
 
-    Args:
-        out: folder for report.html
-        model: the name of bundled weights, a model folder or the folder of a run
-        cases: how many, each of another patient and marked by two readers or more
-        samples: masks drawn for each case
-        steps: of the sampler: how many, or the steps themselves; default: the model's own
-        seed: of the choice and of the samples
-        json_: print the scores as JSON
-    """
-    from berdiff.data.store import open_store
-    from berdiff.experiments.demo import plain, run_demo
-    from berdiff.inference.draw import Settings
-    from berdiff.inference.model import load
-    from berdiff.methods.sampler import choose_sampler
+    out: Path = Path("out/demo")  # folder for report.html
+    model: str = "lidc-readers"  # name of bundled weights, model folder or folder of a run
+    cases: int = 6  # number of cases, each of another patient and marked by two readers or more
+    samples: int = 16  # masks sampled per case
+    seed: int = 0  # seed of the choice and of the samples
+    sampler: OmitArgPrefixes[SamplerOptions] = field(default_factory=SamplerOptions)
+    device: str = "auto"  # auto, cpu, cuda, cuda:1, mps, ...
+    json: bool = False  # print the scores as JSON
 
-    keep_freed_memory()
-    loaded = load(model)
-    print("opening the embedded data (made on first use) ...", file=sys.stderr, flush=True)
-    store = open_store()
-    with progress("segmenting") as update:
-        settings = Settings(samples, choose_sampler(loaded.segmenter, steps), seed)
-        done = run_demo(loaded, store, out, cases, settings, update)
-    if json_:
-        print(json.dumps(plain(done), indent=2))
-        return
-    _print(done)
-    address = done.report.resolve()
-    print(f"\nreport: {done.report}\n        {address.as_uri()}\n\n{NEXT}", end="")
-    print("For research; not for clinical use.")
+    def run(self) -> None:
+        from rich.console import Console
+        from rich.table import Column, Table
 
+        from berdiff import schema
+        from berdiff.data.store import open_store
+        from berdiff.experiments.demo import run_demo
+        from berdiff.inference.model import load
 
-def _print(done: Any) -> None:
-    from rich.console import Console
-    from rich.table import Column, Table
-
-    n = done.samples
-    table = Table(Column("case", overflow="fold"), f"GED ({n})", "floor", f"HM-IoU ({n})", "of a perfect sampler")
-    for of in (*done.cases, done.mean):
-        values = (of.ged, of.ged_floor, of.hm_iou, of.hm_iou_perfect)
-        table.add_row(of.case, *(f"{value:.3f}" for value in values), end_section=of is done.cases[-1])
-    Console().print(table)
+        keep_freed_memory()
+        settings = SegmentSettings(self.samples, self.seed, self.sampler)
+        model = load(self.model, self.device)
+        model.check(settings)
+        print(f"device: {model.device}\nopening the embedded data (made on first use) ...", file=sys.stderr, flush=True)
+        store = open_store()
+        with progress("segmenting") as update:
+            done = run_demo(model, store, self.out, self.cases, settings, update)
+        if self.json:
+            print(json.dumps(schema.plain(done), indent=2))
+            return
+        case, *others = done.table.header
+        table = Table(Column(case, overflow="fold"), *others)
+        for number, row in enumerate(done.table.rows, 1):
+            table.add_row(*row, end_section=number == len(done.cases))
+        Console().print(table)
+        print(f"\nreport: {done.report}\n        {done.report.resolve().as_uri()}\n\n{NEXT}", end="")
+        print("For research; not for clinical use.")
 
 
 def command(argv: list[str]) -> None:
-    tyro.cli(demo, args=argv, prog="berdiff demo")
+    tyro.cli(Demo, args=argv, prog="berdiff demo", config=(FlagCreatePairsOff,)).run()

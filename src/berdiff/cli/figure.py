@@ -1,156 +1,117 @@
-"""`berdiff figure NAME`: the figures of the paper, and what sampling costs."""
+"""berdiff figure NAME: the figures of the paper, and what sampling costs."""
 
+import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import tyro
+from tyro.conf import Positional, subcommand
 
+from berdiff.display import progress
 from berdiff.errors import InputError
 from berdiff.memory import keep_freed_memory
 
 
-def toy(out: Path = Path("out/toy"), seeds: int = 5) -> None:
-    """The paper's 1D toy (figure A2): Bernoulli against Gaussian diffusion on two functions. About a minute.
+@dataclass(frozen=True)
+class Toy:
+    """The paper's 1D toy (figure A2): Bernoulli against Gaussian diffusion on two functions. About a minute."""
 
-    Args:
-        out: the folder for toy.png, toy.md and toy.json.
-        seeds: how many are trained, side by side.
-    """
-    if seeds < 1:
-        raise InputError(f"--seeds: expected at least 1, found {seeds}")
-    from berdiff.cli.progress import progress
-    from berdiff.experiments.toy import ToyConfig, run_toy
-    from berdiff.experiments.toy_figure import write_toy
+    out: Path = Path("out/toy")  # folder for toy.png, toy.md and toy.json
+    seeds: int = 5  # number of seeds, trained side by side
 
-    keep_freed_memory()
-    config = ToyConfig(seeds=seeds)
-    with progress("training") as update:
-        curves = run_toy(config, update)
-    print(write_toy(config, curves, out))
-    print(f"\nfigure: {out / 'toy.png'}")
+    def run(self) -> None:
+        if self.seeds < 1:
+            raise InputError(f"--seeds: expected at least 1, found {self.seeds}")
+        from berdiff.experiments.toy import ToyConfig, run_toy
+        from berdiff.experiments.toy_figure import write_toy
+
+        config = ToyConfig(seeds=self.seeds)
+        with progress("training") as update:
+            curves = run_toy(config, update)
+        print(f"{write_toy(config, curves, self.out)}\nfigure: {self.out / 'toy.png'}")
 
 
-def cost(
-    out: Path = Path("out/cost"),
-    model: str = "lidc-readers",
-    samples: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64),
-    steps: tuple[int, ...] = (2, 5, 10, 20, 50),
-    size: tuple[int, int] | None = None,
-    paper_pass: bool = True,
-    repeats: int = 3,
-) -> None:
-    """The cost of sampling over masks and over steps, in one run. Run nothing else meanwhile.
+@dataclass(frozen=True)
+class Cost:
+    """The cost of sampling over masks and over steps, in one run. Run nothing else meanwhile."""
 
-    Args:
-        out: the folder for cost.png and cost.csv.
-        model: the name of bundled weights, a model folder or the folder of a run.
-        samples: masks of one image, each in 10 steps.
-        steps: of 16 masks.
-        size: H W of the image; default: what the model was trained at.
-        paper_pass: measure one pass of the paper's 85.6 M network at the same size too, and draw it as a line.
-        repeats: of which the median counts.
-    """
-    from berdiff.cli.progress import progress
-    from berdiff.experiments.cost import SAMPLES, STEPS, measure, write_cost
-    from berdiff.inference.model import load
+    out: Path = Path("out/cost")  # folder for cost.png and cost.csv
+    model: str = "lidc-readers"  # name of bundled weights, model folder or folder of a run
+    samples: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64)  # numbers of masks of one image, each in 10 steps
+    steps: tuple[int, ...] = (2, 5, 10, 20, 50)  # numbers of steps, each for 16 masks
+    size: tuple[int, int] | None = None  # height and width of the image; default: what the model was trained at
+    paper_pass: bool = True  # one pass of the paper's 85.6 M network at the same size, measured too and shown as a line
+    repeats: int = 3  # number of measurements, whose median counts
+    device: str = "auto"  # auto, cpu, cuda, cuda:1, mps, ...
 
-    keep_freed_memory()
-    with progress("measuring") as update:
-        measured = measure(load(model, size=size), samples, steps, paper_pass, repeats, update)
-    write_cost(measured, out)
-    seconds, one_pass = measured.at(SAMPLES, STEPS), measured.paper_pass
-    beside = "" if one_pass is None else f", {seconds / one_pass:.2f} passes of the paper's network"
-    print(f"{SAMPLES} masks in {STEPS} steps: {seconds:.3g} s{beside}\nfigure: {out / 'cost.png'}")
+    def run(self) -> None:
+        from berdiff.experiments.cost import measure, write_cost
+        from berdiff.inference.model import load
+
+        model = load(self.model, self.device, self.size)
+        print(f"device: {model.device}", file=sys.stderr)
+        with progress("measuring") as update:
+            cost = measure(model, self.samples, self.steps, self.paper_pass, self.repeats, update)
+        print(f"{write_cost(cost, self.out)}\nfigure: {self.out / 'cost.png'}")
 
 
-def curves(table: Annotated[Path, tyro.conf.Positional], out: Path = Path("out/curves")) -> None:
-    """Validation GED and HM-IoU over iterations for both kernels (figure A1).
+@dataclass(frozen=True)
+class Curves:
+    """Validation GED and HM-IoU over iterations for both kernels (figure A1)."""
 
-    Args:
-        table: the folder of `berdiff table kernel`, finished or under way
-        out: the folder for curves.png and curves.csv
-    """
-    from berdiff.experiments.curves import write_curves
+    table: Annotated[Positional[Path], tyro.conf.arg(metavar="TABLE")]
+    """folder of `berdiff table kernel`, finished or not"""
+    out: Path = Path("out/curves")  # folder for curves.png and curves.csv
 
-    print(write_curves(table, out))
+    def run(self) -> None:
+        from berdiff.experiments.curves import write_curves
 
-
-def examples_lidc(
-    models: Annotated[tuple[str, ...], tyro.conf.Positional] = ("lidc",),
-    data: str | None = None,
-    out: Path = Path("out/examples-lidc.png"),
-    cases: int = 2,
-    samples: int = 16,
-    seed: int = 0,
-    device: str = "cpu",
-) -> None:
-    """Image, readers, samples and saliency of some LIDC test slices.
-
-    Args:
-        models: runs, model folders or names of bundled weights, a row each
-        data: a prepared store; default: the embedded one
-        out: the picture to write, a .png
-        cases: how many slices, the first of one seeded order
-        samples: masks drawn for each; the first four are shown
-        seed: of the slices and the samples
-        device: cpu, cuda, ...
-    """
-    _examples(models, data, out, cases, samples, seed, device, variance=False)
+        print(write_curves(self.table, self.out))
 
 
-def examples_brats(
-    models: Annotated[tuple[str, ...], tyro.conf.Positional],
-    data: str,
-    out: Path = Path("out/examples-brats.png"),
-    cases: int = 4,
-    samples: int = 16,
-    seed: int = 0,
-    device: str = "cpu",
-) -> None:
-    """Image, mask, samples, saliency and variance of some BraTS test slices.
+@dataclass(frozen=True)
+class Examples:
+    """Image, readers, samples and saliency of some test slices of LIDC or BraTS."""
 
-    Args:
-        models: runs or model folders, a row each
-        data: a prepared store of `berdiff data prepare brats`
-        out: the picture to write, a .png
-        cases: how many slices, the first of one seeded order
-        samples: masks drawn for each; the first four are shown
-        seed: of the slices and the samples
-        device: cpu, cuda, ...
-    """
-    _examples(models, data, out, cases, samples, seed, device, variance=True)
+    models: Annotated[Positional[tuple[str, ...]], tyro.conf.arg(metavar="MODEL ...")]
+    """runs, model folders or names of bundled weights, one row each"""
+    data: str | None  # prepared store; default with LIDC: the embedded one
+    out: Path  # picture to write, a .png
+    cases: int  # number of slices, the first of one seeded order
+    variance: bool  # a column for the variance of the samples
+    samples: int = 16  # masks per slice; the first four are shown
+    seed: int = 0  # seed of the slices and the samples
+    device: str = "auto"  # auto, cpu, cuda, cuda:1, mps, ...
 
+    def run(self) -> None:
+        from berdiff.data.store import open_store
+        from berdiff.experiments.examples import make_examples, plot_examples
+        from berdiff.inference.model import load
 
-def _examples(
-    models: tuple[str, ...],
-    data: str | None,
-    out: Path,
-    cases: int,
-    samples: int,
-    seed: int,
-    device: str,
-    variance: bool,
-) -> None:
-    from berdiff.data.store import open_store
-    from berdiff.evaluation.models import open_model
-    from berdiff.experiments.examples import draw_examples, examples_caption, make_examples
-
-    if out.suffix != ".png":
-        raise InputError(f"--out: expected a name ending in .png, found {out}")
-    keep_freed_memory()
-    store = open_store(data)
-    made = make_examples([open_model(model, device) for model in models], store, cases, samples, seed, device)
-    draw_examples(made, out, examples_caption(made, store, samples), variance)
-    print(out)
+        if self.out.suffix != ".png":
+            raise InputError(f"--out: expected a name ending in .png, found {self.out}")
+        store, models = open_store(self.data), [load(model, self.device) for model in self.models]
+        examples = make_examples(models, store, self.cases, self.samples, self.seed)
+        print(f"device: {models[0].device}", file=sys.stderr)
+        plot_examples(examples, self.out, store, self.samples, self.variance)
+        print(self.out)
 
 
-FIGURES = {"toy": toy, "cost": cost, "curves": curves, "examples-lidc": examples_lidc, "examples-brats": examples_brats}
+LIDC = Examples(("lidc",), None, Path("out/examples-lidc.png"), 2, False)
+BRATS = Examples(tyro.MISSING, tyro.MISSING, Path("out/examples-brats.png"), 4, True)
+Figure = (
+    Toy
+    | Cost
+    | Curves
+    | Annotated[Examples, subcommand("examples-lidc", default=LIDC)]
+    | Annotated[Examples, subcommand("examples-brats", default=BRATS)]
+)
 
 
 def command(argv: list[str]) -> None:
-    tyro.extras.subcommand_cli_from_dict(
-        FIGURES,
-        prog="berdiff figure",
-        description="Draw a figure of the paper, or of what sampling costs.",
-        args=argv,
-    )
+    about = "Plot a figure of the paper, or what sampling costs."
+    config = (tyro.conf.FlagCreatePairsOff,)
+    options = tyro.cli(Figure, args=argv, prog="berdiff figure", description=about, config=config)  # type: ignore[arg-type]
+    keep_freed_memory()
+    options.run()

@@ -10,41 +10,33 @@ from berdiff.errors import InputError
 # name -> what it is for; the module is berdiff.cli.<name>, which offers command(argv). Nothing is imported before it is
 # asked for, so `berdiff --help` answers at once.
 COMMANDS = {
-    "data": "bring data into a prepared store, check it and look at it",
-    "train": "train a model, or go on with a run",
-    "runs": "list the runs in a folder",
-    "plot": "draw the curves of runs",
-    "evaluate": "score a model on a split: GED, HM-IoU, Dice, calibration",
+    "data": "prepare data sets, verify them, show what is in them",
+    "train": "train a model or resume a run",
+    "runs": "list training runs",
+    "plot": "plot learning curves of runs",
+    "evaluate": "evaluate a model on a split: GED, HM-IoU, Dice, calibration",
     "segment": "segment images and volumes: masks, saliency, measurements",
     "compare": "paired differences between evaluations",
-    "search": "find the sampler that suits a trained model, on the validation split",
-    "demo": "segment held-out cases with the bundled weights, and look at them",
-    "export": "write a model as ONNX, for programs without PyTorch",
-    "table": "make a table of the paper: train and judge its rows, with the paper's beside ours",
-    "figure": "draw a figure of the paper, or of what sampling costs",
+    "search": "search for the best sampler of a trained model on the validation split",
+    "demo": "segment held-out cases with the bundled weights",
+    "export": "export a model as ONNX",
+    "table": "reproduce a table of the paper: train and evaluate its rows",
+    "figure": "reproduce a figure of the paper, or plot what sampling costs",
 }
+LINES = "\n".join(f"  {name:<10}{purpose}" for name, purpose in COMMANDS.items())
+USAGE = f"""berdiff {__version__}: Bernoulli diffusion for medical image segmentation
 
+usage: berdiff COMMAND [OPTIONS]
 
-def usage() -> str:
-    width = max(map(len, COMMANDS))
-    lines = [f"  {name:<{width}}  {purpose}" for name, purpose in COMMANDS.items()]
-    return "\n".join(
-        [
-            f"berdiff {__version__}: Bernoulli diffusion for medical image segmentation",
-            "",
-            "usage: berdiff COMMAND [OPTIONS]",
-            "",
-            *lines,
-            "",
-            "`berdiff COMMAND --help` tells a command's options.",
-        ]
-    )
+{LINES}
+
+`berdiff COMMAND --help` lists the options of a command, `berdiff --version` prints the version."""
 
 
 def main(argv: list[str] | None = None) -> int:
     argv = sys.argv[1:] if argv is None else argv
     if not argv or argv[0] in ("-h", "--help", "help"):
-        print(usage())
+        print(USAGE)
         return 0
     if argv[0] == "--version":
         print(__version__)

@@ -7,16 +7,16 @@ import tyro
 
 
 def plot(runs: Annotated[list[Path], tyro.conf.Positional], out: Path = Path("curves.png")) -> None:
-    """Draw curves over iterations, one line a run.
+    """Plot learning curves, one line per run.
 
     Args:
         runs: run folders
-        out: the picture to write
+        out: the figure to write: .png, .pdf or .svg
     """
-    from berdiff.training.curves import draw_curves
-    from berdiff.training.runs import read_run
+    from berdiff.training.learning_curves import plot_curves
+    from berdiff.training.run_folder import read_run
 
-    draw_curves([read_run(run) for run in runs], out)
+    plot_curves([read_run(run) for run in runs], out)
     print(out)
 
 

@@ -6,47 +6,35 @@ from typing import Annotated
 
 import tyro
 
-COLUMNS = {
-    "run": "{}",
-    "recipe": "{}",
-    "step": "{}",
-    "minutes": "{:.1f}",
-    "loss": "{:.4f}",
-    "ged": "{:.3f}",
-    "hm_iou": "{:.3f}",
-    "best_ged": "{:.3f}",
-    "best_step": "{}",
-    "skipped": "{}",
-    "state": "{}",
-}
+FORMATS = {"minutes": "{:.1f}", "loss": "{:.4f}", "ged": "{:.3f}", "hm_iou": "{:.3f}", "best_ged": "{:.3f}"}
 
 
 def runs(
     folder: Annotated[Path, tyro.conf.Positional] = Path("runs"),
     as_json: Annotated[bool, tyro.conf.arg(name="json")] = False,
 ) -> None:
-    """List runs: how far each is, its last loss and validation, its best, and why it ended.
+    """List runs: steps done, last loss and validation, best validation, and why each ended.
 
     Args:
         folder: a folder with run folders in it, or one run folder
         as_json: print JSON instead of a table
     """
-    from berdiff.training.runs import find_runs, summary
+    from berdiff.training.run_folder import find_runs, run_summary
 
-    rows = [summary(run) for run in find_runs(folder)]
+    rows = [run_summary(run) for run in find_runs(folder)]
     if as_json:
         print(json.dumps(rows, indent=2))
         return
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(*COLUMNS, box=None)
+    table = Table(*(rows[0] if rows else ()), box=None)
     for row in rows:
-        table.add_row(*("-" if row[name] is None else form.format(row[name]) for name, form in COLUMNS.items()))
+        table.add_row(*("-" if v is None else FORMATS.get(name, "{}").format(v) for name, v in row.items()))
     console = Console()
     if not console.is_terminal:
         console.width = 160  # a file or a pipe has no edge to fold lines at
-    console.print(table)
+    console.print(table if rows else f"no runs in {folder}")
 
 
 def command(argv: list[str]) -> None:

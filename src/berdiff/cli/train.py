@@ -1,63 +1,76 @@
-"""`berdiff train RECIPE --data STORE --out RUN`: begin a run, or go on with it."""
+"""`berdiff train RECIPE --data STORE --out RUN`: begin a run, or resume it."""
 
+import argparse
 import inspect
-import json
 import signal
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Generic
 
 import tyro
 
+from berdiff import schema
 from berdiff.errors import InputError
 from berdiff.experiments.recipes import RECIPES
-from berdiff.training.config import TrainConfig, check, dump
+from berdiff.methods.config import METHODS, M, adopt, method_class
+from berdiff.training.config import TrainConfig, as_plain, check
 
 
 @dataclass(frozen=True)
-class Train:
-    out: Path
-    """the run folder; where it holds a run with the same configuration, that run goes on"""
-    config: Annotated[TrainConfig, tyro.conf.arg(name="")]
+class Train(Generic[M]):
+    config: Annotated[TrainConfig[M], tyro.conf.arg(name="")]
+    out: Path | None = None  # run folder; where it holds a run with the same configuration, that run is resumed
     dry_run: bool = False
-    """print the whole configuration, and parameters, memory and time as a few real steps show them; write nothing"""
+    """print what the training would need (parameters, memory, time) and whether it fits this machine; train nothing"""
+    json: bool = False  # with --dry-run: print JSON, with the whole configuration
 
 
 def usage() -> str:
     lines = ["usage: berdiff train RECIPE --data STORE --out RUN [OPTIONS]", "", "recipes:"]
     for name, recipe in RECIPES.items():
-        lines += ["", f"  {name}", *(f"    {line}" for line in inspect.getdoc(recipe).splitlines() if line)]  # type: ignore[union-attr]
-    return "\n".join([*lines, "", "`berdiff train RECIPE --help` tells every option."])
+        lines += ["", f"  {name}", *(f"    {line}" for line in (inspect.getdoc(recipe) or "").splitlines() if line)]
+    lines += ["", f"methods (--model.method NAME trains another with a recipe): {', '.join(METHODS.names())}", ""]
+    return "\n".join([*lines, "`berdiff train RECIPE [--model.method NAME] --help` lists every option."])
+
+
+def parse(argv: list[str]) -> Train[Any]:
+    """The flags of the recipe's method, or of the one that --model.method names: each has its own."""
+    name, *rest = argv
+    if name not in RECIPES:
+        raise InputError(f"RECIPE: expected one of {', '.join(RECIPES)}, found {name!r}")
+    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    first.add_argument("--model.method", dest="method")
+    asked, rest = first.parse_known_args(rest)
+    config: TrainConfig[Any] = RECIPES[name]()
+    if asked.method is not None:
+        if asked.method not in METHODS.names():
+            raise InputError(f"--model.method: expected one of {', '.join(METHODS.names())}, found {asked.method!r}")
+        config = replace(config, model=adopt(method_class(asked.method), config.model))
+    text = f"{inspect.getdoc(RECIPES[name])}\n\nmethods (--model.method NAME): {', '.join(METHODS.names())}"
+    kind = Train[type(config.model)]
+    return tyro.cli(kind, args=rest, default=Train(config), prog=f"berdiff train {name}", description=text)
 
 
 def command(argv: list[str]) -> None:
     if not argv or argv[0] in ("-h", "--help"):
         print(usage())
         return
-    name, *rest = argv
-    if name not in RECIPES:
-        raise InputError(f"RECIPE: expected one of {', '.join(RECIPES)}, found {name!r}")
-    recipe = RECIPES[name]
-    default = Train(out=tyro.MISSING, config=recipe())  # type: ignore[arg-type]
-    asked = tyro.cli(
-        Train, args=rest, default=default, prog=f"berdiff train {name}", description=inspect.getdoc(recipe)
-    )
-    check(asked.config)
+    asked = parse(argv)
+    config = check(asked.config)
+    if asked.out is None and not asked.dry_run:
+        raise InputError("--out: expected the run folder to write, found none")
 
-    from berdiff.training.session import open_session, train  # torch comes in here
+    from berdiff.training import estimate, session  # torch comes in here
     from berdiff.training.stop import RunStopped
 
     try:
-        if asked.dry_run:
-            from berdiff.training.estimate import estimate
-
-            session = open_session(asked.config)
-            figures = estimate(session, asked.out)
-            if session.fabric.is_global_zero:
-                print(dump(asked.config) + json.dumps(figures, indent=2))
+        if asked.out is None or asked.dry_run:
+            found = estimate.estimate(config)
+            table = "\n".join(f"{name.replace('_', ' '):<24}{value}" for name, value in found.items())
+            print(schema.dump({"config": as_plain(config), "estimate": found}).rstrip() if asked.json else table)
             return
-        reason = train(asked.config, asked.out)
+        reason = session.train(config, asked.out)
     except RunStopped as stopped:
         print(f"berdiff train: {stopped}", file=sys.stderr)
         raise SystemExit(1) from None

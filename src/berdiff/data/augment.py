@@ -6,16 +6,14 @@ GAIN = 0.1  # contrast is multiplied by 1 - GAIN to 1 + GAIN
 OFFSET = 0.05  # brightness is moved by -OFFSET to OFFSET
 
 
-def window(array: np.ndarray, size: tuple[int, int], shift: tuple[int, int] = (0, 0)) -> np.ndarray:
-    """The (..., h, w) window around the centre, moved by `shift`; where it leaves the array, the edge is repeated."""
-    for axis, want, move in zip((-2, -1), size, shift, strict=True):
-        have = array.shape[axis]
-        picked = np.clip(np.arange(want) + (have - want) // 2 + move, 0, have - 1)
-        if picked[-1] - picked[0] == want - 1:  # nothing is repeated: a view will do
-            array = array[..., picked[0] : picked[-1] + 1, :] if axis == -2 else array[..., picked[0] : picked[-1] + 1]
-        else:
-            array = array.take(picked, axis=axis)
-    return array
+def crop(array: np.ndarray, size: tuple[int, int], shift: tuple[int, int] = (0, 0)) -> np.ndarray:
+    """The (..., h, w) crop around the centre, moved by `shift`; where it leaves the array, the edge is repeated."""
+    firsts = [(have - want) // 2 + move for have, want, move in zip(array.shape[-2:], size, shift, strict=True)]
+    (top, left), (height, width) = firsts, size
+    if min(firsts) >= 0 and top + height <= array.shape[-2] and left + width <= array.shape[-1]:
+        return array[..., top : top + height, left : left + width]
+    rows, columns = (np.arange(first, first + want) for first, want in zip(firsts, size, strict=True))
+    return array.take(rows, axis=-2, mode="clip").take(columns, axis=-1, mode="clip")
 
 
 def augmented(
@@ -23,10 +21,8 @@ def augmented(
 ) -> tuple[np.ndarray, np.ndarray]:
     """image (C, H, W) float32 in [0, 1] and masks (R, K, H, W) -> the same of `size`: shifted, turned, flipped.
 
-    `shift` is how many pixels up, down, left or right at most: a nodule stays where its crop has it, roughly.
-
-    Contrast and brightness change a little in the image alone. Turns are by 90 degrees, or by 180 where `size` is not
-    square: nothing is interpolated, so masks stay masks.
+    `shift` is how many pixels up, down, left or right at most. Contrast and brightness change a little in the image
+    only. Turns are by 90 degrees, or by 180 where `size` is not square: nothing is interpolated, so masks stay masks.
     """
     down, right = rng.integers(-shift, shift + 1, size=2)
     quarters = int(rng.integers(4)) if size[0] == size[1] else 2 * int(rng.integers(2))
@@ -34,7 +30,7 @@ def augmented(
     gain, offset = rng.uniform(1 - GAIN, 1 + GAIN), rng.uniform(-OFFSET, OFFSET)
 
     def moved(array: np.ndarray) -> np.ndarray:
-        array = np.rot90(window(array, size, (int(down), int(right))), quarters, axes=(-2, -1))
+        array = np.rot90(crop(array, size, (int(down), int(right))), quarters, axes=(-2, -1))
         return array[..., ::-1] if flip else array
 
     image = np.clip(moved(image) * np.float32(gain) + np.float32(offset), 0, 1)

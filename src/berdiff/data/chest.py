@@ -1,19 +1,20 @@
 """A simulated chest: lung, vessels and wall around a place in it, in Hounsfield units; lengths are millimetres.
 
-Everything is drawn once a nodule, in three dimensions, so that neighbouring slices belong together.
+Everything is random, once per nodule, in three dimensions, so that neighbouring slices belong together.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 from scipy import fft
 
-from berdiff.data.contours import Nodule, Window
+from berdiff.data.contours import Crop, Nodule
 
 AIR, FAT, MUSCLE, MARROW, CORTEX = -1000.0, -100.0, 45.0, 250.0, 650.0
 # The lungs as ellipses in the 512 x 512 frame, (row, column, half height, half width): the outline of the places where
-# LIDC's 2,667 nodules lie. Scanners fit the frame to the patient, so pixels tell the place better than millimetres.
+# LIDC's 2,667 nodules lie. Scanners fit the frame to the patient, so pixels show the place better than millimetres.
 LUNGS = ((272.0, 145.0, 135.0, 90.0), (272.0, 373.0, 135.0, 88.0))
 BODY = (272.0, 256.0, 185.0, 238.0)
 HILUM_ROW, HILUM_OFFSET = 275.0, 45.0  # vessels come from here, left and right of the midline
@@ -21,10 +22,11 @@ REACH = 15.0  # mm: vessels start at most this far above or below the slices
 VESSELS = 2.5e-4  # trees in a cubic millimetre
 MIDLINE, MEDIASTINUM = 256.0, 45.0  # the middle column, and how far from it there are no ribs
 LUNG_RADIUS = 110.0  # pixels, between half height and half width
+Section = Callable[[float], np.ndarray]  # mm along z -> (S, S)
 
 
 def blend(image: np.ndarray, hu: np.ndarray | float, cover: np.ndarray) -> None:
-    """Put tissue of `hu` over the image, as much of it as `cover` in [0, 1] says, in place."""
+    """Put tissue of `hu` over the image, as much of it as `cover` in [0, 1] states, in place."""
     image += cover * (hu - image)
 
 
@@ -45,78 +47,66 @@ def field(generator: np.random.Generator, size: int, scale: float, slope: float 
     return values / values.std()
 
 
-@dataclass(frozen=True, eq=False)
-class Lung:
-    """Parenchyma: a mean, denser towards the back, and a texture that turns from one field to another along z."""
+def random_lung(crop: Crop, generator: np.random.Generator) -> Section:
+    """HU of the parenchyma: denser towards the back, with a texture that turns from one field to another along z."""
+    strength = np.float32(generator.uniform(10, 26))
+    one, other = (strength * field(generator, crop.size, 6.0, 2.0) for _ in range(2))
+    rows = np.arange(crop.row, crop.row + crop.size, dtype=np.float32)[:, None]
+    mean = np.float32(np.clip(generator.normal(-870, 25), -930, -800))
+    mean = mean + np.float32(0.18) * (rows - np.float32(MIDLINE))  # (S, 1)
 
-    mean: np.ndarray  # (S, 1)
-    fields: tuple[np.ndarray, np.ndarray]  # (S, S) each
-
-    @classmethod
-    def draw(cls, generator: np.random.Generator, window: Window) -> "Lung":
-        strength = np.float32(generator.uniform(10, 26))
-        one, other = (strength * field(generator, window.size, 6.0, 2.0) for _ in range(2))
-        rows = np.arange(window.row, window.row + window.size, dtype=np.float32)[:, None]
-        mean = float(np.clip(generator.normal(-870, 25), -930, -800))
-        return cls(np.float32(mean) + np.float32(0.18) * (rows - np.float32(MIDLINE)), (one, other))
-
-    def fill(self, image: np.ndarray, height: float) -> None:
-        """Fill `image` (S, S) with the lung at a height."""
+    def lung(height: float) -> np.ndarray:
         turn = height / 6.0  # after 9 mm the texture is another
-        np.multiply(self.fields[0], np.float32(np.cos(turn)), out=image)
-        image += np.float32(np.sin(turn)) * self.fields[1]
-        image += self.mean
+        return one * np.float32(np.cos(turn)) + other * np.float32(np.sin(turn)) + mean
+
+    return lung
 
 
-@dataclass(frozen=True, eq=False)
-class Wall:
-    """Everything beyond the lungs: muscle, fat, ribs, the mediastinum, the air around the body."""
+def random_wall(
+    nodule: Nodule, marked: np.ndarray, crop: Crop, generator: np.random.Generator
+) -> tuple[np.ndarray, Section]:
+    """(S, S) HU of all beyond the lungs (muscle, fat, ribs, mediastinum, the air around the body), and what they cover.
 
-    hu: np.ndarray  # (S, S)
-    outside: np.ndarray  # (S, S): 1 on the standard lung's outline, more beyond it
-    edge: float  # where this patient's outline is, on that scale
-    ends: tuple[float, float]  # mm, the lowest and highest slice of the scan
+    marked: (S, S) bool, the pixels any reader took for nodule: they must lie in the lung.
+    """
+    size = crop.size
+    bend = 4 * field(generator, size, 24.0, 4.0)
+    rows = np.arange(crop.row, crop.row + size, dtype=np.float32)[:, None] + bend
+    columns = np.arange(crop.column, crop.column + size, dtype=np.float32)[None] + bend.T
+    levels = [np.hypot((rows - r) / a, (columns - c) / b) for r, c, a, b in LUNGS]
+    outside = np.minimum(*levels)  # 1 on the standard lung's outline, more beyond it
+    # An outline that would cut the nodule is moved out, and the nodule then touches the pleura.
+    sizes = [_outline(z, nodule.scan.zs) for z in nodule.zs]
+    edge = max(generator.uniform(0.88, 1.1), float(outside[marked].max(initial=0)) / min(sizes) + 0.3 / LUNG_RADIUS)
+    depth = (outside - edge * max(sizes)) * (LUNG_RADIUS * nodule.scan.spacing)  # mm beyond the pleura
+    beside = np.abs(columns - MIDLINE) > MEDIASTINUM
+    hu = MUSCLE + ~beside * np.float32(generator.uniform(0, 60))  # blood, with or without contrast
+    blend(hu, FAT, np.clip(field(generator, size, 9.0) + (depth - 16) / 6, 0, 1) * beside)
+    for (r, c, _, _), level in zip(LUNGS, levels, strict=True):
+        around = generator.uniform(6, 8) * np.arctan2(rows - r, columns - c) + generator.uniform(0, 2 * np.pi)
+        rib = (0.9 * np.cos(around) - ((depth - 8) / 4) ** 2) * (beside & (level == outside))
+        blend(hu, CORTEX, np.clip(rib * 4, 0, 1))
+        blend(hu, MARROW, np.clip((rib - 0.35) * 4, 0, 1))
+    skin = np.hypot((rows - BODY[0]) / BODY[2], (columns - BODY[1]) / BODY[3])
+    blend(hu, AIR, np.clip((skin - max(1.0, edge)) * 60, 0, 1) * (depth > 18))
 
-    @classmethod
-    def draw(cls, nodule: Nodule, marked: np.ndarray, window: Window, generator: np.random.Generator) -> "Wall":
-        """marked: (S, S) bool, the pixels any reader took for nodule: they must lie in the lung."""
-        size = window.size
-        ends = float(nodule.scan.zs[0]), float(nodule.scan.zs[-1])
-        bend = 4 * field(generator, size, 24.0, 4.0)
-        rows = np.arange(window.row, window.row + size, dtype=np.float32)[:, None] + bend
-        columns = np.arange(window.column, window.column + size, dtype=np.float32)[None] + bend.T
-        levels = [np.hypot((rows - r) / a, (columns - c) / b) for r, c, a, b in LUNGS]
-        outside = np.minimum(*levels)
-        # An outline that would cut the nodule is moved out, and the nodule then touches the pleura.
-        sizes = [_outline(z, ends) for z in nodule.zs]
-        edge = max(generator.uniform(0.88, 1.1), float(outside[marked].max(initial=0)) / min(sizes) + 0.3 / LUNG_RADIUS)
-        depth = (outside - edge * max(sizes)) * (LUNG_RADIUS * nodule.scan.spacing)  # mm beyond the pleura
-        beside = np.abs(columns - MIDLINE) > MEDIASTINUM
-        hu = MUSCLE + ~beside * np.float32(generator.uniform(0, 60))  # blood, with or without contrast
-        blend(hu, FAT, np.clip(field(generator, size, 9.0) + (depth - 16) / 6, 0, 1) * beside)
-        for (r, c, _, _), level in zip(LUNGS, levels, strict=True):
-            around = generator.uniform(6, 8) * np.arctan2(rows - r, columns - c) + generator.uniform(0, 2 * np.pi)
-            rib = (0.9 * np.cos(around) - ((depth - 8) / 4) ** 2) * (beside & (level == outside))
-            blend(hu, CORTEX, np.clip(rib * 4, 0, 1))
-            blend(hu, MARROW, np.clip((rib - 0.35) * 4, 0, 1))
-        skin = np.hypot((rows - BODY[0]) / BODY[2], (columns - BODY[1]) / BODY[3])
-        blend(hu, AIR, np.clip((skin - max(1.0, edge)) * 60, 0, 1) * (depth > 18))
-        return cls(hu.astype(np.float32), outside, edge, ends)
+    def cover(z: float) -> np.ndarray:
+        """0 in the lung, 1 in the wall, and the pleura a pixel or two between."""
+        return np.clip((outside - edge * _outline(z, nodule.scan.zs)) * (LUNG_RADIUS / 1.6) + 0.5, 0, 1)
 
-    def cover(self, z: float) -> np.ndarray:
-        """(S, S): 0 in the lung, 1 in the wall, and the pleura a pixel or two between."""
-        return np.clip((self.outside - self.edge * _outline(z, self.ends)) * (LUNG_RADIUS / 1.6) + 0.5, 0, 1)
+    return hu.astype(np.float32), cover
 
 
-def _outline(z: float, ends: tuple[float, float]) -> float:
+def _outline(z: float, zs: np.ndarray) -> float:
     """The size of the lungs' outline at a height in the scan: full below, smaller towards the top."""
-    part = (z - ends[0]) / max(ends[1] - ends[0], 1.0)
+    low, high = float(zs[0]), float(zs[-1])
+    part = (z - low) / max(high - low, 1.0)
     return float(np.sqrt(1 - (np.clip(part - 0.6, 0, 0.4) / 0.5) ** 2))
 
 
 @dataclass(frozen=True, eq=False)
 class Vessels:
-    """Branching straight tubes that lead away from the hilum, in millimetres around the window's centre."""
+    """Branching straight tubes that lead away from the hilum, in millimetres around the crop's centre."""
 
     hu: float
     start: np.ndarray  # (V, 3): z, row, column
@@ -127,13 +117,13 @@ class Vessels:
     soft: float  # mm over which a tube's edge fades
 
     @classmethod
-    def draw(cls, nodule: Nodule, zs: list[float], window: Window, generator: np.random.Generator) -> "Vessels":
-        size, spacing = window.size, nodule.scan.spacing
+    def random(cls, nodule: Nodule, zs: list[float], crop: Crop, generator: np.random.Generator) -> "Vessels":
+        size, spacing = crop.size, nodule.scan.spacing
         half, middle = size / 2 * spacing, zs[len(zs) // 2]
         low, high = zs[0] - middle - REACH, zs[-1] - middle + REACH
         roots = int(generator.poisson(VESSELS * (high - low) * (2 * half) ** 2))
-        side = 1 if window.column + size / 2 > MIDLINE else -1
-        hilum = np.array([HILUM_ROW - window.row, MIDLINE + side * HILUM_OFFSET - window.column]) * spacing - half
+        side = 1 if crop.column + size / 2 > MIDLINE else -1
+        hilum = np.array([HILUM_ROW - crop.row, MIDLINE + side * HILUM_OFFSET - crop.column]) * spacing - half
         hilum = np.array([generator.uniform(-40, 40), *hilum])
         start = generator.uniform((low, -half, -half), (high, half, half), (roots, 3))
         away = start - hilum
@@ -149,10 +139,8 @@ class Vessels:
             length = length * generator.uniform(0.4, 0.8, len(length))
             tubes.append((start, direction, length, radius * generator.uniform(0.6, 0.85, len(radius))))
         axis = (np.arange(size) + 0.5) * spacing - half
-        start, direction, length, radius = (
-            np.concatenate(part).astype(np.float32) for part in zip(*tubes, strict=True)
-        )
-        return cls(generator.uniform(0, 80), start, direction, length, radius, axis.astype(np.float32), 1.2 * spacing)
+        parts = [np.concatenate(part).astype(np.float32) for part in zip(*tubes, strict=True)]
+        return cls(generator.uniform(0, 80), *parts, axis=axis.astype(np.float32), soft=1.2 * spacing)
 
     def cover(self, height: float) -> np.ndarray:
         """(S, S): how much of each pixel at this height lies in a tube."""
@@ -167,10 +155,8 @@ class Vessels:
         seen = np.flatnonzero((first < last) & (low < high).all(1))
         tube, row, column = _pixels(low[seen], high[seen])
         tube = seen[tube]
-        away = (
-            np.stack([np.full(len(tube), height, np.float32), self.axis[row], self.axis[column]])
-            - self.start.T[:, tube]
-        )
+        pixels = np.stack([np.full(len(tube), height, np.float32), self.axis[row], self.axis[column]])
+        away = pixels - self.start.T[:, tube]
         direction, radius = self.direction.T[:, tube], self.radius[tube]
         away -= direction * np.clip((away * direction).sum(0), 0, self.length[tube])
         inside = np.clip((radius - np.sqrt((away**2).sum(0))) / self.soft + 0.5, 0, 1)

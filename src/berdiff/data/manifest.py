@@ -5,44 +5,61 @@ It is the last file written, so a store without one was never finished.
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Annotated, Any, Literal
 
+from annotated_types import Ge, Lt
+
+from berdiff import schema
+from berdiff.data.describe import expect
+from berdiff.data.input_spec import InputSpec, from_format_1
+from berdiff.data.intensity import LUNG_WINDOW
+from berdiff.data.table import Counts
 from berdiff.errors import InputError
 
 FORMAT = "berdiff-store"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 NAME = "manifest.json"
 
 
 @dataclass(frozen=True)
-class Manifest:
-    source: str  # the layout it was prepared from, e.g. "lidc-hdf5"
+class Manifest(schema.Settings):
+    input_spec: InputSpec
     options: dict[str, Any]  # the source's options, as given
     path: str  # the name (not the whole path) of the file or folder it was prepared from
-    channels: list[str]
-    targets: list[str]
-    raters: int  # the most readers any case has; the others' masks are padded with zeros
-    size: list[int]  # (H, W)
-    dtype: str  # of the images: "uint8" or "float32"
-    shard: int  # cases in one file
-    notes: list[str]
+    raters: Annotated[int, Ge(1), Lt(2**20)]  # the largest number that a case has; masks of others: zeros
+    dtype: Literal["uint8", "float32"]  # of the images
+    shard: Annotated[int, Ge(1), Lt(2**20)]  # cases in one file
     split: dict[str, Any]  # {"by": "source"} or {"by": "patient", "seed": ..., "val": ..., "test": ...}
-    counts: dict[str, dict[str, int]]  # split (and "all") -> {"cases": n, "patients": m}
+    counts: dict[str, Counts]  # split (and "all") -> {"cases": n, "patients": m}
     files: dict[str, str]  # path inside the store -> SHA-256
     berdiff: str  # the version that wrote it
-    format: str = FORMAT
-    version: int = FORMAT_VERSION
+    format: Literal["berdiff-store"] = FORMAT
+    version: Literal[2] = FORMAT_VERSION
 
     @property
-    def cases(self) -> int:
-        return self.counts["all"]["cases"]
+    def source(self) -> str:
+        """The layout it was prepared from, e.g. "lidc-hdf5"."""
+        return self.input_spec.source
 
     def text(self) -> str:
         """The file, byte for byte: the fields, and a checksum over them."""
-        values = asdict(self)
-        return json.dumps({**values, "checksum": _digest(values)}, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+        values = schema.plain(self)
+        return canonical({**values, "checksum": checksum(values)})
+
+    def check(self) -> None:
+        whole = "all" in self.counts and all(len(count) == 2 for count in self.counts.values())
+        expect(whole, "counts", "cases and patients of each split and of all", self.counts)
+        for name in self.files:
+            path = PurePosixPath(name)
+            leaves = path.is_absolute() or ".." in path.parts or "\\" in name or "://" in name
+            expect(not leaves, "files", "files inside the store", f"{name!r}, which leaves it")
+
+
+def canonical(values: dict[str, Any]) -> str:
+    """The one text that a manifest with these values has, in any format."""
+    return json.dumps(values, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
 def parse(text: str, address: str) -> Manifest:
@@ -52,41 +69,32 @@ def parse(text: str, address: str) -> Manifest:
         values = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise InputError(f"{what}: expected a JSON manifest, found something else ({error})") from error
-    if not isinstance(values, dict) or values.get("format") != FORMAT:
-        raise InputError(f"{what}: expected the manifest of a berdiff store, found something else")
-    if values.get("version") != FORMAT_VERSION:
-        found = values.get("version")
-        raise InputError(f"{what}: expected format version {FORMAT_VERSION}, found {found}; prepare the store again")
-    checksum = values.pop("checksum", None)
-    names = {field.name for field in fields(Manifest)}
-    if set(values) != names:
-        odd = ", ".join(sorted(set(values) ^ names))
-        raise InputError(f"{what}: expected exactly the fields of format {FORMAT_VERSION}, found a difference in {odd}")
-    if checksum != _digest(values):
-        raise InputError(f"{what}: expected the checksum {_digest(values)}, found {checksum}; the file was altered")
-    manifest = Manifest(**values)
-    _check(manifest, what)
-    return manifest
+    ours = isinstance(values, dict) and values.get("format") == FORMAT
+    expect(ours, what, "the manifest of a berdiff store", "something else")
+    version, found = values.get("version"), values.pop("checksum", None)
+    expect(version in (1, FORMAT_VERSION), what, "format version 1 or 2", f"{version}; prepare the store again")
+    expected = checksum(values)
+    expect(found == expected, what, f"the checksum {expected}", f"{found}; the file was altered")
+    try:
+        return schema.parse(Manifest, _from_format_1(values) if version == 1 else values, lambda place: place)
+    except (InputError, LookupError, TypeError, ValueError, AttributeError) as error:
+        raise InputError(f"{what}: expected the fields of format {version}; {error}") from error
 
 
-def _check(manifest: Manifest, what: str) -> None:
-    """A manifest with a right checksum can still be a hostile one: sizes and paths must make sense."""
-    numbers = [manifest.raters, manifest.shard, len(manifest.channels), len(manifest.targets), *manifest.size]
-    if len(manifest.size) != 2 or not all(isinstance(n, int) and 0 < n < 2**20 for n in numbers):
-        raise InputError(f"{what}: expected positive sizes, found {numbers}")
-    if manifest.dtype not in ("uint8", "float32"):
-        raise InputError(f"{what}: expected images of uint8 or float32, found {manifest.dtype}")
-    if (
-        not all(set(count) == {"cases", "patients"} for count in manifest.counts.values())
-        or "all" not in manifest.counts
-    ):
-        raise InputError(f"{what}: expected counts of cases and patients, found {manifest.counts}")
-    for name in manifest.files:
-        path = PurePosixPath(name)
-        if path.is_absolute() or ".." in path.parts or "\\" in name or "://" in name:
-            raise InputError(f"{what}: expected files inside the store, found {name!r}, which leaves it")
+def checksum(values: dict[str, Any]) -> str:
+    compact = json.dumps(values, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(compact.encode()).hexdigest()
 
 
-def _digest(values: dict[str, Any]) -> str:
-    canonical = json.dumps(values, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(canonical.encode()).hexdigest()
+def _from_format_1(values: dict[str, Any]) -> dict[str, Any]:
+    """What 0.1.0 wrote. It left the intensities to be known by the source's name and options."""
+    about = {name: values.pop(name) for name in ("size", "channels", "targets", "notes", "source")}
+    source, options = about["source"], values["options"]
+    window = LUNG_WINDOW if source == "lidc-readers" else options.get("window")
+    if source == "lidc-dicom":
+        window = (options["hu_low"], options["hu_high"])
+    rules = {"brats": "brain", "lidc-hdf5": "minmax", "lidc-png": "minmax"}
+    about |= {"window": window, "scale": rules.get(source, options.get("scale", "auto")), "data": source}
+    about |= {"tails": options.get("tails", 1.0), "field": max(about["size"])}
+    spec = from_format_1(about, len(about["channels"]), len(about["targets"]))
+    return {**values, "version": FORMAT_VERSION, "input_spec": spec}

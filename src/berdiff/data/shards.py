@@ -15,14 +15,14 @@ import google_crc32c
 import numpy as np
 from numcodecs import zstd
 
-from berdiff.errors import InputError
+from berdiff.data.describe import expect, refusing
 
 LEVEL = 1  # of Zstandard: higher ones gain little on noise and on masks
 _ABSENT = np.iinfo(np.uint64).max  # the offset of a chunk that was never written
 
 
 def shard_path(array: str, shard: int, dimensions: int) -> str:
-    """Zarr's name for a shard: one index a dimension, and only the first dimension is cut."""
+    """Zarr's name for a shard: one index per dimension, and only the first dimension is cut."""
     return "/".join([array, "c", str(shard), *["0"] * (dimensions - 1)])
 
 
@@ -39,48 +39,41 @@ def write_shard(path: Path, cases: np.ndarray, shard: int) -> None:
 
 
 class ShardedArray:
-    """An array (N, ...) with one case a chunk and `shard` cases a file, compressed with Zstandard."""
+    """Cases of one `shape` each, one per chunk and `shard` of them per file, compressed with Zstandard."""
 
     def __init__(self, fs: Any, root: str, name: str, shape: tuple[int, ...], dtype: str, shard: int):
         self.fs, self.root, self.name, self.shape, self.shard = fs, root, name, shape, shard
         self.dtype = np.dtype(dtype).newbyteorder("<")
-        self._tables: dict[int, np.ndarray] = {}  # shard -> (shard, 2) offset and length: 16 bytes a case
-
-    def __len__(self) -> int:
-        return self.shape[0]
+        self._tables: dict[int, np.ndarray] = {}  # shard -> (shard, 2) offset and length: 16 bytes per case
 
     def read(self, indices: np.ndarray) -> np.ndarray:
         """Cases at `indices`, in that order: (len(indices), ...)."""
-        out = np.zeros((len(indices), *self.shape[1:]), self.dtype)
+        out = np.zeros((len(indices), *self.shape), self.dtype)
         paths, starts, ends = [], [], []
         for index in indices:
             shard, within = divmod(int(index), self.shard)
-            offset, length = self._table(shard)[within]
-            if offset == _ABSENT:
-                raise InputError(f"{self._path(shard)}: expected case {index} in this shard, found it absent")
+            offset, length = self._table(shard)[within].tolist()
             paths.append(self._path(shard))
-            starts.append(int(offset))
-            ends.append(int(offset) + int(length))
-        try:
+            expect(offset != _ABSENT, paths[-1], f"case {index} in this shard", "it absent")
+            starts.append(offset)
+            ends.append(offset + length)
+        broken = (OSError, ValueError, RuntimeError, OverflowError, MemoryError)
+        with refusing(broken, f"{self.root}/{self.name}", "whole shards", "a damaged one"):
             chunks = self.fs.cat_ranges(paths, starts, ends, on_error="raise")
             for case, chunk in zip(out, chunks, strict=True):
                 zstd.decompress(chunk, case)
-        except (OSError, ValueError, RuntimeError, OverflowError, MemoryError) as error:
-            what = f"{self.root}/{self.name}"
-            raise InputError(f"{what}: expected whole shards, found a damaged one ({error})") from error
         return out
 
     def _path(self, shard: int) -> str:
-        return f"{self.root}/{shard_path(self.name, shard, len(self.shape))}"
+        return f"{self.root}/{shard_path(self.name, shard, 1 + len(self.shape))}"
 
     def _table(self, shard: int) -> np.ndarray:
         if shard not in self._tables:
             path, nbytes = self._path(shard), 16 * self.shard + 4
-            try:
+            with refusing((OSError, ValueError), path, "a shard of the store", "none that can be read"):
                 raw = self.fs.cat_file(path, start=-nbytes)
-            except (OSError, ValueError) as error:
-                raise InputError(f"{path}: expected a shard of the store, found none that can be read") from error
-            if len(raw) != nbytes:
-                raise InputError(f"{path}: expected a shard with an index of {nbytes} bytes, found {len(raw)}")
+            expect(len(raw) == nbytes, path, f"a shard with an index of {nbytes} bytes", len(raw))
+            whole = google_crc32c.value(raw[:-4]) == int.from_bytes(raw[-4:], "little")
+            expect(whole, path, "a shard with a whole index", "one with another CRC-32C")
             self._tables[shard] = np.frombuffer(raw[:-4], "<u8").reshape(self.shard, 2)
         return self._tables[shard]

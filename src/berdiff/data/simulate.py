@@ -1,7 +1,7 @@
 """A simulated CT for real contours: what a slice may have looked like around a nodule that readers drew as they did.
 
 What is known is used: where the nodule lies in the chest, what share of its readers marked each pixel, and how they
-rated its texture, margin, calcification, spiculation and subtlety. The chest around it is drawn by `chest`.
+rated its texture, margin, calcification, spiculation and subtlety. The chest around it comes from `chest`.
 
 The image shows ONE blurred boundary, near where half the readers put theirs and moved by chance, and a faint rim where
 they disagree; single readers' outlines cannot be read off it. Values are Hounsfield units.
@@ -10,8 +10,8 @@ they disagree; single readers' outlines cannot be read off it. Values are Hounsf
 import numpy as np
 from scipy import ndimage
 
-from berdiff.data.chest import Lung, Vessels, Wall, blend, field
-from berdiff.data.contours import Nodule, Window
+from berdiff.data.chest import Vessels, blend, field, random_lung, random_wall
+from berdiff.data.contours import Crop, Nodule
 
 SOLID, GROUND_GLASS, CALCIUM = 25.0, -600.0, 380.0
 MARGIN = 12  # pixels around the nodule within which it still shows
@@ -20,38 +20,40 @@ AIR_INSIDE = 4  # and for internal structure
 
 
 def simulate(
-    nodule: Nodule, zs: list[float], shares: np.ndarray, window: Window, generator: np.random.Generator
+    nodule: Nodule, zs: list[float], shares: np.ndarray, crop: Crop, generator: np.random.Generator
 ) -> np.ndarray:
     """(Z, S, S) float32 HU around a nodule, for the slices `zs`.
 
     shares: (Z, S, S) float32 in [0, 1], the share of the nodule's readers who marked each pixel.
     """
-    lung = Lung.draw(generator, window)
-    wall = Wall.draw(nodule, shares.max(0) > 0, window, generator)
-    vessels = Vessels.draw(nodule, zs, window, generator)
+    lung = random_lung(crop, generator)
+    wall, wall_cover = random_wall(nodule, shares.max(0) > 0, crop, generator)
+    vessels = Vessels.random(nodule, zs, crop, generator)
     box, covers, values = _nodule(nodule, shares, generator)
     # Thin slices are noisy, and reconstruction makes the noise of neighbouring pixels alike.
     noise = float(np.clip(generator.lognormal(np.log(26), 0.35) * np.sqrt(1.8 / nodule.scan.thickness), 8, 60))
     correlation = generator.uniform(0.45, 0.85)
-    images = np.empty(shares.shape, np.float32)
-    for image, z, cover, value in zip(images, zs, covers, values, strict=True):
+    images = []
+    for z, cover, value in zip(zs, covers, values, strict=True):
         height = z - zs[len(zs) // 2]
-        lung.fill(image, height)
+        image = lung(height)
         blend(image, vessels.hu, vessels.cover(height))
-        blend(image, wall.hu, wall.cover(z))
+        blend(image, wall, wall_cover(z))
         blend(image[box], value, cover)
         grain = ndimage.gaussian_filter(generator.standard_normal(image.shape, np.float32), correlation, truncate=3)
-        image += grain * np.float32(noise / grain.std())
-    return images
+        images.append(image + grain * np.float32(noise / grain.std()))
+    return np.stack(images)
 
 
 def _nodule(
     nodule: Nodule, shares: np.ndarray, generator: np.random.Generator
-) -> tuple[tuple[slice, slice], np.ndarray, np.ndarray]:
+) -> tuple[tuple[slice, ...], np.ndarray, np.ndarray]:
     """The box around the nodule, and in it (Z, h, w) how much of each pixel it fills, and with what HU."""
     ratings = np.array([annotation.ratings for annotation in nodule.annotations], np.float32)
     subtlety, _, _, _, margin, _, spiculation, texture, _ = ratings.mean(0)
-    box = _box(shares)
+    # The rows and columns of the crop that the nodule can reach; all, if it lies outside a small crop.
+    sides = next(iter(ndimage.find_objects((shares.max(0) > 0).astype(np.uint8))), ())
+    box = tuple(slice(max(0, side.start - MARGIN), side.stop + MARGIN) for side in sides)
     inside = shares[(slice(None), *box)]
     # A slice has a thickness, so it shows a part of its neighbours.
     share = 0.7 * inside
@@ -80,19 +82,6 @@ def _nodule(
     if (ratings[:, 1] == AIR_INSIDE).mean() > 0.5:
         blend(value, -850.0, _step(soft - 0.8, 0.05))
     return box, cover.astype(np.float32), value.astype(np.float32)
-
-
-def _box(shares: np.ndarray) -> tuple[slice, slice]:
-    """The rows and columns of the window that the nodule can reach; all, if it lies outside a small window."""
-    marked = shares.max(0) > 0
-    if not marked.any():
-        return slice(None), slice(None)
-    rows, columns = np.flatnonzero(marked.any(1)), np.flatnonzero(marked.any(0))
-    low, high = (
-        np.maximum(0, [rows[0] - MARGIN, columns[0] - MARGIN]),
-        [rows[-1] + MARGIN + 1, columns[-1] + MARGIN + 1],
-    )
-    return slice(low[0], high[0]), slice(low[1], high[1])
 
 
 def _step(level: np.ndarray, width: float) -> np.ndarray:

@@ -1,7 +1,7 @@
 """The prepared store: a Zarr group of images and masks, a case table, and a manifest; read from any fsspec address.
 
-images/      (N, C, H, W)      uint8 or float32, one case a chunk, `shard` cases a file
-masks/       (N, R, K, H, W)   uint8 of 0 and 1; readers beyond a case's own count are zero
+images/      (N, C, H, W)      uint8 or float32, one case per chunk, `shard` cases per file
+masks/       (N, R, K, H, W)   uint8 of 0 and 1; raters beyond a case's own count are zero
 cases.csv    the case table
 manifest.json
 """
@@ -16,6 +16,7 @@ import numpy as np
 from berdiff.data import manifest as manifests
 from berdiff.data import table as tables
 from berdiff.data.case import SPLITS, Progress
+from berdiff.data.describe import expect
 from berdiff.data.manifest import Manifest
 from berdiff.data.shards import ShardedArray
 from berdiff.data.table import CaseTable
@@ -27,6 +28,9 @@ class Store:
 
     def __init__(self, address: str, manifest: Manifest, cases: CaseTable):
         self.address, self.manifest, self.cases = address, manifest, cases
+        self.input_spec = spec = manifest.input_spec  # what its images look like, and those a model of them must see
+        self.channels, self.targets, self.size, self.notes = spec.channels, spec.targets, spec.size, spec.notes
+        self.raters = manifest.raters  # the largest number that a case has; `cases.raters` has the count of each
         self._opened: tuple[int, ShardedArray, ShardedArray] | None = None
 
     @classmethod
@@ -34,43 +38,20 @@ class Store:
         address = str(address)
         fs, root = filesystem(address)
         manifest = manifests.parse(_text(fs, root, manifests.NAME, address), address)
-        cases = tables.parse_table(_text(fs, root, tables.NAME, address), f"{address}/{tables.NAME}")
-        if len(cases) != manifest.cases:
-            raise InputError(f"{address}/{tables.NAME}: expected {manifest.cases} cases, found {len(cases)}")
+        table = f"{address}/{tables.NAME}"
+        cases = tables.parse_table(_text(fs, root, tables.NAME, address), table)
+        count = manifest.counts["all"]["cases"]
+        expect(len(cases) == count, table, f"{count} cases", len(cases))
         return cls(address, manifest, cases)
 
     def __len__(self) -> int:
         return len(self.cases)
 
-    @property
-    def channels(self) -> tuple[str, ...]:
-        return tuple(self.manifest.channels)
-
-    @property
-    def targets(self) -> tuple[str, ...]:
-        return tuple(self.manifest.targets)
-
-    @property
-    def raters(self) -> int:
-        """The most readers any case has; `cases.raters` has the count of each."""
-        return self.manifest.raters
-
-    @property
-    def size(self) -> tuple[int, int]:
-        height, width = self.manifest.size
-        return height, width
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """To be shown wherever the data is."""
-        return tuple(self.manifest.notes)
-
     def indices(self, split: str) -> np.ndarray:
         """Where the cases of a split are; "all" means every case."""
         if split == "all":
             return np.arange(len(self))
-        if split not in SPLITS:
-            raise InputError(f"split: expected one of {', '.join(SPLITS)} or all, found {split!r}")
+        expect(split in SPLITS, "split", f"one of {', '.join(SPLITS)} or all", f"{split!r}")
         return np.flatnonzero(self.cases.split == split)
 
     def read(self, indices: np.ndarray | list[int]) -> tuple[np.ndarray, np.ndarray]:
@@ -83,18 +64,18 @@ class Store:
     def read_stored(self, indices: np.ndarray | list[int]) -> tuple[np.ndarray, np.ndarray]:
         """As `read`, but the images as they are stored: uint8 or float32."""
         indices = np.asarray(indices, dtype=np.int64).reshape(-1)
-        if len(indices) and not (indices.min() >= 0 and indices.max() < len(self)):
+        if ((indices < 0) | (indices >= len(self))).any():
             raise IndexError(f"a case outside 0..{len(self) - 1}")
         images, masks = self._arrays()
         return images.read(indices), masks.read(indices)
 
     def _arrays(self) -> tuple[ShardedArray, ShardedArray]:
-        """Opened once a process: file handles and network sessions do not survive a fork."""
+        """Opened once per process: file handles and network sessions do not survive a fork."""
         if self._opened is None or self._opened[0] != os.getpid():
             fs, root = filesystem(self.address)
-            m, shape = self.manifest, tuple(self.manifest.size)
-            images = ShardedArray(fs, root, "images", (len(self), len(m.channels), *shape), m.dtype, m.shard)
-            masks = ShardedArray(fs, root, "masks", (len(self), m.raters, len(m.targets), *shape), "uint8", m.shard)
+            dtype, shard = self.manifest.dtype, self.manifest.shard
+            images = ShardedArray(fs, root, "images", (len(self.channels), *self.size), dtype, shard)
+            masks = ShardedArray(fs, root, "masks", (self.raters, len(self.targets), *self.size), "uint8", shard)
             self._opened = os.getpid(), images, masks
         return self._opened[1:]
 

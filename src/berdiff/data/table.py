@@ -1,21 +1,22 @@
-"""The case table of a store, one row a slice: a CSV file, so that anything can read it."""
+"""The case table of a store, one row per slice: a CSV file, so that anything can read it."""
 
 import csv
 import io
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
+from annotated_types import Ge
 
 from berdiff.data.case import SPLITS
 from berdiff.errors import InputError
 
 NAME = "cases.csv"
-COLUMNS = ("case", "patient", "volume", "row_mm", "column_mm", "source", "split", "raters")
+Counts = dict[Literal["cases", "patients"], Annotated[int, Ge(0)]]
 
 
-@dataclass(frozen=True)
-class Row:
+class CaseRow(NamedTuple):
     case: str
     patient: str
     volume: str
@@ -33,28 +34,24 @@ class CaseTable:
     case: np.ndarray  # str, unique
     patient: np.ndarray  # str
     volume: np.ndarray  # str
-    spacing: np.ndarray  # (N, 2) float64, mm a pixel (row, column), nan where unknown
+    spacing: np.ndarray  # (N, 2) float64, mm per pixel (row, column), nan where unknown
     source: np.ndarray  # str, the file it came from
     split: np.ndarray  # str, one of SPLITS
-    raters: np.ndarray  # int, how many of the masks are readers'; those beyond are padding
+    raters: np.ndarray  # int, how many of the masks are raters'; those beyond are padding
 
     def __len__(self) -> int:
         return len(self.case)
 
-    def counts(self) -> dict[str, dict[str, int]]:
+    def counts(self) -> dict[str, Counts]:
         """Cases and patients in each split, and in all."""
-        chosen = {"all": np.ones(len(self), bool), **{name: self.split == name for name in SPLITS}}
-        return {
-            name: {"cases": int(rows.sum()), "patients": len(set(self.patient[rows]))} for name, rows in chosen.items()
-        }
+        patients = {"all": self.patient, **{split: self.patient[self.split == split] for split in SPLITS}}
+        return {name: {"cases": len(found), "patients": len(set(found))} for name, found in patients.items()}
 
 
-def table_text(rows: Iterable[Row]) -> str:
+def table_text(rows: Iterable[CaseRow]) -> str:
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)  # names may hold anything
-    writer.writerow(COLUMNS)
-    for row in rows:
-        writer.writerow(getattr(row, column) for column in COLUMNS)
+    writer.writerows([CaseRow._fields, *rows])
     return text.getvalue()
 
 
@@ -62,27 +59,12 @@ def parse_table(text: str, what: str) -> CaseTable:
     """`what` is the file, for the error."""
     try:
         header, *lines = csv.reader(io.StringIO(text, newline=""), strict=True)
-        if tuple(header) != COLUMNS:
-            raise InputError(f"{what}: expected the columns {', '.join(COLUMNS)}, found {', '.join(header)}")
-        rows = [
-            Row(case, patient, volume, float(row_mm), float(column_mm), source, split, int(raters))
-            for case, patient, volume, row_mm, column_mm, source, split, raters in lines
-        ]
+        if tuple(header) != (names := CaseRow._fields):
+            raise csv.Error(f"the columns {', '.join(header)} instead of {', '.join(names)}")
+        columns = dict(zip(names, zip(*lines, strict=True) if lines else [()] * len(names), strict=True))
+        spacing = np.array([columns.pop("row_mm"), columns.pop("column_mm")], dtype=np.float64).T.reshape(-1, 2)
+        raters = np.array([int(number) for number in columns.pop("raters")], dtype=int)
     except (ValueError, csv.Error) as error:
-        if isinstance(error, InputError):
-            raise
         raise InputError(f"{what}: expected a case table, found a damaged one ({error})") from error
-
-    def column(name: str, dtype: type = object) -> np.ndarray:
-        return np.array([getattr(row, name) for row in rows], dtype=dtype)
-
-    spacing = np.array([(row.row_mm, row.column_mm) for row in rows], dtype=np.float64).reshape(-1, 2)
-    return CaseTable(
-        case=column("case"),
-        patient=column("patient"),
-        volume=column("volume"),
-        spacing=spacing,
-        source=column("source"),
-        split=column("split"),
-        raters=column("raters", int),
-    )
+    texts = {name: np.array(column, dtype=object) for name, column in columns.items()}
+    return CaseTable(**texts, spacing=spacing, raters=raters)

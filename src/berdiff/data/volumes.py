@@ -17,15 +17,16 @@ from nibabel.filebasedimages import ImageFileError
 from nibabel.orientations import apply_orientation, axcodes2ornt, inv_ornt_aff, io_orientation, ornt_transform
 from nibabel.spatialimages import HeaderDataError
 
-from berdiff.data.dicom import DicomVolume, headers_by_series, read_series
-from berdiff.errors import InputError
+from berdiff.data.describe import by, expect, refusing, some_values
+from berdiff.data.dicom import DicomVolume, headers_by_series
+from berdiff.data.paths import expect_file
 
 SUFFIXES = (".nii", ".nii.gz")
 
 # What nibabel raises on a broken or foreign file, depending on where in the file the damage is.
 _BROKEN = (ImageFileError, HeaderDataError, OSError, EOFError, ValueError, gzip.BadGzipFile, zlib.error)
 # A damaged header can ask for terabytes; the largest scan in use is far below this.
-_MOST_VOXELS = 2**31
+_MAX_VOXELS = 2**31
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,26 +38,24 @@ class Volume:
     affine: np.ndarray  # (4, 4): (column, row, slice) of `voxels` -> millimetres right, front, up
 
     @property
-    def spacing(self) -> tuple[float, float]:
-        """mm a pixel, (row, column)."""
-        column, row, _ = np.linalg.norm(self.affine[:3, :3], axis=0)
-        return float(row), float(column)
+    def spacing(self) -> tuple[float, float, float]:
+        """mm, (slice, row, column)."""
+        column, row, between = np.linalg.norm(self.affine[:3, :3], axis=0)
+        return float(between), float(row), float(column)
 
 
 def shape_of(path: str | Path, ndim: int = 3) -> tuple[int, ...]:
     """The shape `read_volume` will give, from the header alone, so that all files can be checked first."""
     path = Path(path)
     image = _open(path)
-    return _upright_shape(path, _stored_shape(path, image, ndim), np.asarray(image.affine, float))
+    return _upright_shape(path, _squeezed(path, image, ndim), image.affine)
 
 
 def shape_of_dicom(folder: str | Path) -> tuple[int, ...]:
-    """The shape `read_dicom` will give, from the headers alone."""
+    """The shape of the volume of a DICOM series, from the headers alone."""
     headers = next(iter(headers_by_series(folder).values()))
     first = headers[0]
-    if first.orientation is None:
-        raise InputError(f"{first.path}: expected the DICOM tag ImageOrientationPatient, found none")
-    across, down = np.reshape(first.orientation, (2, 3))
+    across, down = np.reshape(first.plane(), (2, 3))
     affine = dicom_affine(across, down, np.cross(across, down), np.zeros(3))
     return _upright_shape(Path(folder), (first.shape[1], first.shape[0], len(headers)), affine)
 
@@ -66,18 +65,15 @@ def stored_shape(path: str | Path) -> tuple[int, ...]:
     return tuple(_open(Path(path)).shape)
 
 
+def stored_grid(path: Path) -> tuple[tuple[int, ...], np.ndarray, Any]:
+    """Shape, affine and header, as stored: what a file on the same grid takes over."""
+    image = _open(path)
+    return tuple(image.shape), image.affine, image.header
+
+
 def read_volume(path: str | Path, ndim: int = 3) -> Volume:
     """A 3D file as (Z, H, W), or with `ndim` 4 a file of several channels as (C, Z, H, W)."""
-    path = Path(path)
-    image = _open(path)
-    shape = _stored_shape(path, image, ndim)
-    return upright(path, _values(path, image).reshape(shape), np.asarray(image.affine, float))
-
-
-def read_dicom(folder: str | Path) -> Volume:
-    """The one DICOM series of a folder (Hounsfield units for a CT), in the same order and space as a NIfTI file."""
-    series = read_series(folder)
-    return upright(Path(folder), series.hu.T, series_affine(series))
+    return upright(Path(path), *_values(Path(path), ndim))
 
 
 def series_affine(series: DicomVolume) -> np.ndarray:
@@ -85,9 +81,8 @@ def series_affine(series: DicomVolume) -> np.ndarray:
     across, down = np.reshape(series.orientation, (2, 3))  # the directions in which the column and the row number grow
     between, row, column = series.spacing
     normal = series.positions[-1] - series.positions[0]
-    step = (
-        normal / (len(series.hu) - 1) if len(series.hu) > 1 else np.cross(across, down) * np.nan_to_num(between, nan=1)
-    )
+    gaps = len(series.hu) - 1
+    step = normal / gaps if gaps else np.cross(across, down) * np.nan_to_num(between, nan=1)
     return dicom_affine(across * column, down * row, step, series.positions[0])
 
 
@@ -105,75 +100,57 @@ def upright(path: Path, stored: np.ndarray, affine: np.ndarray) -> Volume:
 
 def read_plane(path: str | Path) -> np.ndarray:
     """A file of one 2D slice as (H, W). Such files are exported pictures: rows first, and no orientation to trust."""
-    path = Path(path)
-    image = _open(path)
-    shape = _stored_shape(path, image, 2)
-    return np.ascontiguousarray(_values(path, image).reshape(shape))
+    return np.ascontiguousarray(_values(Path(path), 2)[0])
 
 
 def check_same_place(volume: Volume, other: Volume) -> None:
     """Both volumes must have one shape and lie in one place: no corner more than half a voxel away."""
     shape, found = volume.voxels.shape[-3:], other.voxels.shape[-3:]
-    if shape != found:
-        raise InputError(
-            f"{other.path}: expected {_by(shape)} slices, rows, columns like {volume.path.name}, found {_by(found)}"
-        )
+    expect(shape == found, other.path, f"{by(shape)} slices, rows, columns like {volume.path.name}", by(found))
     ends = np.array([(c, r, s, 1) for c in (0, shape[2] - 1) for r in (0, shape[1] - 1) for s in (0, shape[0] - 1)])
     apart = np.linalg.norm((ends @ (volume.affine - other.affine).T)[:, :3], axis=1).max()
     voxel = np.linalg.norm(volume.affine[:3, :3], axis=0).min()
-    if apart > voxel / 2:
-        raise InputError(
-            f"{other.path}: expected the same place in space as {volume.path.name}, found it up to {apart:.3g} mm away"
-        )
+    place = f"the same place in space as {volume.path.name}"
+    expect(apart <= voxel / 2, other.path, place, f"it up to {apart:.3g} mm away")
 
 
 def whole_labels(values: np.ndarray, allowed: tuple[int, ...], path: Path) -> np.ndarray:
     """Labels as uint8; only the declared values may appear."""
     found = np.unique(values)
-    if not np.isin(found, allowed).all():
-        shown = ", ".join(f"{value:g}" for value in found[:8]) + (", ..." if len(found) > 8 else "")
-        raise InputError(f"{path}: expected the labels {', '.join(map(str, allowed))}, found {shown}")
+    expect(np.isin(found, allowed).all(), path, f"the labels {', '.join(map(str, allowed))}", some_values(found, 8))
     return values.astype(np.uint8)
 
 
 def _open(path: Path) -> Any:
-    if not path.is_file():
-        raise InputError(f"{path}: expected a NIfTI file, found no such file")
-    try:
-        image = nibabel.load(path)
-    except _BROKEN as error:
-        raise InputError(f"{path}: expected a NIfTI file, found a damaged or foreign one ({_first(error)})") from error
-    if not isinstance(image, nibabel.Nifti1Pair):
-        raise InputError(f"{path}: expected a NIfTI file, found {type(image).__name__}")
-    if image.get_data_dtype().kind not in "iuf":
-        raise InputError(f"{path}: expected one number a voxel, found {image.get_data_dtype()}")
-    if 0 in image.shape or np.prod(image.shape, dtype=float) > _MOST_VOXELS:
-        raise InputError(f"{path}: expected 1 to {_MOST_VOXELS} voxels, found the shape {_by(image.shape)}")
+    expect_file(path, "a NIfTI file")
+    with refusing(_BROKEN, path, "a NIfTI file", "a damaged or foreign one"):
+        image: Any = nibabel.load(path)
+    expect(isinstance(image, nibabel.Nifti1Pair), path, "a NIfTI file", type(image).__name__)
+    expect(image.get_data_dtype().kind in "iuf", path, "one number per voxel", image.get_data_dtype())
+    fits = 0 < np.prod(image.shape, dtype=float) <= _MAX_VOXELS
+    expect(fits, path, f"1 to {_MAX_VOXELS} voxels", f"the shape {by(image.shape)}")
     return image
 
 
-def _stored_shape(path: Path, image: Any, ndim: int) -> tuple[int, ...]:
+def _squeezed(path: Path, image: Any, ndim: int) -> tuple[int, ...]:
     """The shape as stored, with `ndim` dimensions: trailing dimensions of one are only another way to write it."""
     shape = tuple(image.shape)
     while len(shape) > ndim and shape[-1] == 1:
         shape = shape[:-1]
-    if len(shape) != ndim:
-        raise InputError(f"{path}: expected {ndim} dimensions, found the shape {_by(image.shape)}")
+    expect(len(shape) == ndim, path, f"{ndim} dimensions", f"the shape {by(image.shape)}")
     return shape
 
 
 def _turn_upright(path: Path, affine: np.ndarray) -> np.ndarray:
     """nibabel's orientation transform from an affine's axes to (left, back, up)."""
-    if not np.isfinite(affine).all() or abs(np.linalg.det(affine[:3, :3])) < 1e-12:
-        raise InputError(f"{path}: expected an affine that places the voxels in space, found {affine[:3].tolist()}")
+    places = np.isfinite(affine).all() and abs(np.linalg.det(affine[:3, :3])) >= 1e-12
+    expect(places, path, "an affine that places the voxels in space", affine[:3].tolist())
     return ornt_transform(io_orientation(affine), axcodes2ornt("LPS"))
 
 
 def _upright_shape(path: Path, shape: tuple[int, ...], affine: np.ndarray) -> tuple[int, ...]:
     """The shape of (column, row, slice[, channel]) in any stored order, once turned upright and reversed."""
-    axes = _turn_upright(path, affine)[:, 0]  # to which of column, row, slice each stored axis goes
-    turned = [size for _, size in sorted(zip(axes, shape[:3], strict=True))]
-    return (*shape[3:], *reversed(turned))
+    return apply_orientation(np.broadcast_to(0, shape), _turn_upright(path, affine)).T.shape  # no voxel is stored
 
 
 def dicom_affine(column: np.ndarray, row: np.ndarray, step: np.ndarray, origin: np.ndarray) -> np.ndarray:
@@ -184,21 +161,13 @@ def dicom_affine(column: np.ndarray, row: np.ndarray, step: np.ndarray, origin: 
     return affine
 
 
-def _values(path: Path, image: Any) -> np.ndarray:
-    try:
+def _values(path: Path, ndim: int) -> tuple[np.ndarray, np.ndarray]:
+    """An array of `ndim` dimensions and the affine, as stored."""
+    image = _open(path)
+    shape = _squeezed(path, image, ndim)
+    with refusing(_BROKEN, path, "a whole NIfTI file", "a damaged one"):
         values = np.asanyarray(image.dataobj)
-    except _BROKEN as error:
-        raise InputError(f"{path}: expected a whole NIfTI file, found a damaged one ({_first(error)})") from error
     if values.dtype.kind == "f":
         values = values.astype(np.float32)
-        if not np.isfinite(values).all():
-            raise InputError(f"{path}: expected finite values, found NaN or infinity")
-    return values
-
-
-def _first(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
-
-
-def _by(shape: tuple[int, ...]) -> str:
-    return "x".join(map(str, shape))
+        expect(np.isfinite(values).all(), path, "finite values", "NaN or infinity")
+    return values.reshape(shape), image.affine

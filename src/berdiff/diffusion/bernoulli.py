@@ -4,25 +4,14 @@ Every function returns the probability that a pixel is 1, elementwise; `draw` tu
 tensors of 0 and 1. `y0_hat`, the estimate of the mask, may be soft: the probability that y0 = 1.
 """
 
-from typing import Literal
-
 import torch
 from torch import Tensor
 
 from berdiff.diffusion.random import Generators, uniform
+from berdiff.diffusion.sampler import Posterior
 from berdiff.diffusion.schedule import NoiseSchedule, Time, cast
 
-Posterior = Literal["soft", "marginal"]
-
-
 # --- forward process -------------------------------------------------------------------------------------------------
-
-
-def q_step(schedule: NoiseSchedule, y_prev: Tensor, t: Time) -> Tensor:
-    """Eq. 2: q(y_t = 1 | y_{t-1})."""
-    a, _, _ = schedule.pair(t, t - 1, y_prev)
-    keep, flip = cast(y_prev, a, (1 - a) / 2)
-    return keep * y_prev + flip
 
 
 def q_marginal(schedule: NoiseSchedule, y0: Tensor, t: Time) -> Tensor:
@@ -33,11 +22,11 @@ def q_marginal(schedule: NoiseSchedule, y0: Tensor, t: Time) -> Tensor:
     return keep * y0 + flip
 
 
-def q_sample(schedule: NoiseSchedule, y0: Tensor, t: Time, generator: Generators) -> tuple[Tensor, Tensor]:
+def q_sample(schedule: NoiseSchedule, y0: Tensor, t: Time, generators: Generators) -> tuple[Tensor, Tensor]:
     """Eq. 3 by flips: (y_t, eps) with eps ~ B((1 - alpha_bar_t) / 2) and y_t = y0 XOR eps."""
     schedule.check(t)
     (flip,) = cast(y0, (1 - schedule.at(t, y0)) / 2)
-    eps = draw(flip.expand(y0.shape), generator).to(y0.dtype)
+    eps = draw(flip.expand(y0.shape), generators).to(y0.dtype)
     return xor(y0, eps), eps
 
 
@@ -102,13 +91,8 @@ def sigma_weights(
 # --- reverse process -------------------------------------------------------------------------------------------------
 
 
-def predict_y0(y_t: Tensor, eps_hat: Tensor) -> Tensor:
-    """|y_t - eps_hat| of eq. 7: the estimated mask from the estimated flips."""
-    return xor(y_t, eps_hat)
-
-
 def predict_y0_logits(y_t: Tensor, eps_logits: Tensor) -> Tensor:
-    """`predict_y0` on logits: where y_t is 1, "flipped" means that y0 is 0, so the sign turns."""
+    """|y_t - eps_hat| of eq. 7 on logits: where y_t is 1, "flipped" means that y0 is 0, so the sign turns."""
     return (1 - 2 * y_t) * eps_logits
 
 
@@ -131,7 +115,11 @@ def predict_y0_prior_logits(schedule: NoiseSchedule, y_t: Tensor, prior_logits: 
 def reverse_mean(
     schedule: NoiseSchedule, y_t: Tensor, y0_hat: Tensor, t: Time, s: Time, posterior: Posterior = "soft"
 ) -> Tensor:
-    """Eq. 6: mu_hat, the probability of the reverse step t -> s, given the estimated mask."""
+    """Eqs. 6, 7: mu_hat = F_C, the probability of the reverse step t -> s, from the estimated mask |y_t - eps_hat|.
+
+    "soft" is the paper's. It expects what the image and the OTHER pixels say of a pixel, and adds the pixel's own
+    evidence itself; "marginal" expects P(y0 | y_t, x), as cross-entropy learns it (docs/deviations.md).
+    """
     if posterior == "soft":
         return theta_post(schedule, y_t, y0_hat, t, s)
     if posterior == "marginal":
@@ -139,27 +127,20 @@ def reverse_mean(
     raise ValueError(f"posterior: expected 'soft' or 'marginal', found {posterior!r}")
 
 
-def calibrate(
-    schedule: NoiseSchedule, y_t: Tensor, eps_hat: Tensor, t: Time, s: Time, posterior: Posterior = "soft"
-) -> Tensor:
-    """Eq. 7: F_C(y_t, eps_hat), from the estimated flips to the reverse step. "soft" is the paper's."""
-    return reverse_mean(schedule, y_t, predict_y0(y_t, eps_hat), t, s, posterior)
-
-
 # --- drawing ---------------------------------------------------------------------------------------------------------
 
 
-def draw(p: Tensor, generator: Generators) -> Tensor:
+def draw(p: Tensor, generators: Generators) -> Tensor:
     """A mask of 0 and 1 from probabilities; exact at p = 0 and p = 1."""
-    return (uniform(p.shape, generator, p) < p).to(p.dtype)
+    return (uniform(p.shape, generators, p) < p).to(p.dtype)
 
 
-def draw_level(p: Tensor, generator: Generators) -> Tensor:
-    """A mask `(B, N, ...)` of all pixels whose probability is above one random level a mask.
+def draw_level(p: Tensor, generators: Generators) -> Tensor:
+    """A mask `(B, N, ...)` of all pixels whose probability is above one random level per mask.
 
     Each pixel is 1 with its probability, as in `draw`, but the masks are nested level sets and not speckles.
     """
-    level = uniform(p.shape[:2], generator, p)
+    level = uniform(p.shape[:2], generators, p)
     return (level.reshape(*level.shape, *[1] * (p.ndim - 2)) < p).to(p.dtype)
 
 

@@ -1,15 +1,12 @@
 """The other kernel: Gaussian noise on masks scaled to {-1, 1}, epsilon-prediction (table 2, SegDiff, MedSegDiff).
 
-The same schedule, the same explicit pair (t, s), the same loop; only the noise differs.
+The same schedule, the same explicit pair (t, s); only the noise differs.
 """
-
-from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from berdiff.diffusion.random import Generators, normal
-from berdiff.diffusion.sampling import Callback, Sampler, time_grid, walk
 from berdiff.diffusion.schedule import NoiseSchedule, Time, cast
 
 
@@ -23,12 +20,12 @@ def to_mask(y: Tensor) -> Tensor:
     return (y > 0).to(y.dtype)
 
 
-def q_sample(schedule: NoiseSchedule, y0: Tensor, t: Time, generator: Generators) -> tuple[Tensor, Tensor]:
+def q_sample(schedule: NoiseSchedule, y0: Tensor, t: Time, generators: Generators) -> tuple[Tensor, Tensor]:
     """(y_t, eps) with y_t = sqrt(alpha_bar_t) y0 + sqrt(1 - alpha_bar_t) eps."""
     schedule.check(t)
     alpha_bar_t = schedule.at(t, y0)
     signal, noise = cast(y0, alpha_bar_t.sqrt(), (1 - alpha_bar_t).sqrt())
-    eps = normal(y0.shape, generator, y0)
+    eps = normal(y0.shape, generators, y0)
     return signal * y0 + noise * eps, eps
 
 
@@ -70,25 +67,3 @@ def ddim_moments(
     of_eps = ((1 - b - variance) / (1 - alpha_bar_t)).clamp(min=0).sqrt()  # and eps = (y_t - signal * y0) / noise
     of_y0, of_y_t, variance = cast(y_t, b.sqrt() - of_eps * alpha_bar_t.sqrt(), of_eps, variance)
     return of_y0 * y0 + of_y_t * y_t, variance
-
-
-@torch.no_grad()
-def sample(
-    schedule: NoiseSchedule,
-    sampler: Sampler,
-    predict_eps: Callable[[Tensor, int], Tensor],
-    y_T: Tensor,
-    generator: Generators,
-    callback: Callback | None = None,
-) -> Tensor:
-    """From y_T ~ N(0, 1) to a 0/1 mask. `sampler.sigma` is DDIM's eta; the last step has no noise, then the sign."""
-
-    def step(y_t: Tensor, t: int, s: int) -> tuple[Tensor, Tensor]:
-        y0_hat = predict_y0(schedule, y_t, predict_eps(y_t, t), t)
-        if sampler.rule == "ddpm":
-            mean, variance = posterior(schedule, y_t, y0_hat, t, s)
-        else:
-            mean, variance = ddim_moments(schedule, y_t, y0_hat, t, s, sampler.sigma)
-        return mean + variance.sqrt() * normal(y_t.shape, generator, y_t), y0_hat
-
-    return to_mask(walk(y_T, time_grid(schedule.T, sampler.steps, sampler.spacing), step, callback))

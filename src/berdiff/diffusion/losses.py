@@ -12,7 +12,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from berdiff.diffusion.bernoulli import (
-    Posterior,
     predict_y0_logits,
     predict_y0_prior_logits,
     q_sample,
@@ -21,27 +20,23 @@ from berdiff.diffusion.bernoulli import (
     theta_post,
 )
 from berdiff.diffusion.random import Generators
+from berdiff.diffusion.sampler import Posterior
 from berdiff.diffusion.schedule import NoiseSchedule, Time, cast
 
-Target = Literal["noise", "mask", "prior"]
+Prediction = Literal["noise", "mask", "prior"]
 """What the network's logits are of: the flips (paper), the mask, or the mask before its own pixel is looked at."""
-TARGETS = get_args(Target)
+PREDICTIONS = get_args(Prediction)
 
 
-def estimate_logits(schedule: NoiseSchedule, target: Target, logits: Tensor, y_t: Tensor, t: Time) -> Tensor:
+def estimate_logits(schedule: NoiseSchedule, prediction: Prediction, logits: Tensor, y_t: Tensor, t: Time) -> Tensor:
     """The logits of the estimated mask, the probability that y0 = 1, from those of the network."""
-    if target == "noise":
+    if prediction == "noise":
         return predict_y0_logits(y_t, logits)
-    if target == "prior":
+    if prediction == "prior":
         return predict_y0_prior_logits(schedule, y_t, logits, t)
-    if target == "mask":
+    if prediction == "mask":
         return logits
-    raise ValueError(f"target: expected one of {', '.join(TARGETS)}, found {target!r}")
-
-
-def kl_bernoulli(p: Tensor, q: Tensor) -> Tensor:
-    """KL(B(p) || B(q)) in nats, elementwise: 0 log 0 = 0, and infinite only where B(q) rules out what B(p) allows."""
-    return torch.xlogy(p, p) - torch.xlogy(p, q) + torch.xlogy(1 - p, 1 - p) - torch.xlogy(1 - p, 1 - q)
+    raise ValueError(f"prediction: expected one of {', '.join(PREDICTIONS)}, found {prediction!r}")
 
 
 def log_reverse(
@@ -71,13 +66,7 @@ def _log_affine(logits: Tensor, weight: Tensor, offset: Tensor) -> Tensor:
 
 
 def kl_loss(
-    schedule: NoiseSchedule,
-    y_t: Tensor,
-    y0: Tensor,
-    y0_logits: Tensor,
-    t: Time,
-    s: Time,
-    posterior: Posterior = "soft",
+    schedule: NoiseSchedule, y_t: Tensor, y0: Tensor, y0_logits: Tensor, t: Time, s: Time, posterior: Posterior = "soft"
 ) -> Tensor:
     """Eq. 8, elementwise: KL(q(y_s | y_t, y0) || p_theta(y_s | y_t, x)). At s = 0 it is -log p_theta(y0 | y_1, x)."""
     p = theta_post(schedule, y_t, y0, t, s)
@@ -97,23 +86,25 @@ def total_loss(
     y_t: Tensor,
     eps: Tensor,
     t: Time,
-    target: Target = "noise",
+    prediction: Prediction = "noise",
     lambda_kl: float = 1.0,
     lambda_bce: float = 1.0,
     posterior: Posterior = "soft",
 ) -> dict[str, Tensor]:
-    """Eq. 10 from one estimate, the network's `logits` of its target; s = t - 1.
+    """Eq. 10 from one estimate, the network's `logits` of what it predicts; s = t - 1.
 
-    A term with weight 0 is left out, so that an ablation pays only for what it uses.
+    The soft form inside L_KL adds a pixel's own evidence itself (`reverse_mean`), so it gets the prior's logits where
+    the network predicts the prior. A term with weight 0 is left out: an ablation pays only for what it uses.
     """
-    y0_logits = estimate_logits(schedule, target, logits, y_t, t)
+    y0_logits = estimate_logits(schedule, prediction, logits, y_t, t)
     terms: dict[str, Tensor] = {}
     loss = logits.new_zeros(())
     if lambda_kl:
-        terms["kl"] = kl_loss(schedule, y_t, y0, y0_logits, t, t - 1, posterior).mean()
+        of_kl = logits if prediction == "prior" and posterior == "soft" else y0_logits
+        terms["kl"] = kl_loss(schedule, y_t, y0, of_kl, t, t - 1, posterior).mean()
         loss = loss + lambda_kl * terms["kl"]
     if lambda_bce:
-        terms["bce"] = (bce_loss(eps, logits) if target == "noise" else bce_loss(y0, y0_logits)).mean()
+        terms["bce"] = (bce_loss(eps, logits) if prediction == "noise" else bce_loss(y0, y0_logits)).mean()
         loss = loss + lambda_bce * terms["bce"]
     return {"loss": loss, **terms}
 
@@ -132,7 +123,7 @@ def elbo_bits(
     schedule: NoiseSchedule,
     predict_logits: Callable[[Tensor, int], Tensor],
     y0: Tensor,
-    generator: Generators,
+    generators: Generators,
     posterior: Posterior = "soft",
     timesteps: Iterable[int] | None = None,
 ) -> Tensor:
@@ -146,7 +137,7 @@ def elbo_bits(
         raise ValueError("timesteps: expected at least one step, found none")
     total = torch.zeros_like(y0)
     for t in steps:
-        y_t, _ = q_sample(schedule, y0, t, generator)
+        y_t, _ = q_sample(schedule, y0, t, generators)
         total += kl_loss(schedule, y_t, y0, predict_logits(y_t, t), t, t - 1, posterior)
     total = prior_kl(schedule, y0) + total * (schedule.T / len(steps))
     return total.flatten(1).mean(1) / math.log(2)

@@ -1,5 +1,6 @@
-"""Random numbers from one generator, or from one a mask: a mask's noise then does not depend on its batch."""
+"""Random numbers from one generator, or from one per mask: a mask's noise then does not depend on its batch."""
 
+import hashlib
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 from math import prod
@@ -12,22 +13,40 @@ Generators = torch.Generator | Sequence[torch.Generator]
 """One for all masks, or one for each mask of the leading dimensions, in order."""
 
 
-def uniform(shape: Sequence[int], generator: Generators, like: Tensor) -> Tensor:
+def uniform(shape: Sequence[int], generators: Generators, like: Tensor) -> Tensor:
     """U[0, 1) of a shape, on the device of `like` and at least as fine as float32."""
-    return _numbers(torch.rand, shape, generator, like)
+    return _numbers(torch.rand, shape, generators, like)
 
 
-def normal(shape: Sequence[int], generator: Generators, like: Tensor) -> Tensor:
+def normal(shape: Sequence[int], generators: Generators, like: Tensor) -> Tensor:
     """N(0, 1) of a shape, on the device of `like` and at least as fine as float32."""
-    return _numbers(torch.randn, shape, generator, like)
+    return _numbers(torch.randn, shape, generators, like)
 
 
-def _numbers(kind: Callable[..., Tensor], shape: Sequence[int], generator: Generators, like: Tensor) -> Tensor:
+def _numbers(kind: Callable[..., Tensor], shape: Sequence[int], generators: Generators, like: Tensor) -> Tensor:
     # a uniform number of 8 bits (bfloat16) is below 2^-12 once in 256 draws
-    options = {"dtype": torch.promote_types(like.dtype, torch.float32), "device": like.device}
-    if isinstance(generator, torch.Generator):
-        return kind(tuple(shape), generator=generator, **options)
-    if len(generator) not in accumulate(shape, mul):
-        raise ValueError(f"generator: expected one for each mask of shape {tuple(shape)}, found {len(generator)}")
-    pixels = prod(shape) // len(generator)
-    return torch.stack([kind(pixels, generator=g, **options) for g in generator]).reshape(tuple(shape))
+    dtype = torch.promote_types(like.dtype, torch.float32)
+    if isinstance(generators, torch.Generator):
+        return kind(tuple(shape), generator=generators, dtype=dtype, device=like.device)
+    if len(generators) not in accumulate(shape, mul):
+        raise ValueError(f"generators: expected one for each mask of shape {tuple(shape)}, found {len(generators)}")
+    pixels = prod(shape) // len(generators)
+    each = [kind(pixels, generator=g, dtype=dtype, device=like.device) for g in generators]
+    return torch.stack(each).reshape(tuple(shape))
+
+
+def sample_generators(
+    seed: int, keys: Sequence[str], n: int, device: torch.device | str = "cpu"
+) -> list[torch.Generator]:
+    """One generator for each of n samples of each key (a case's name), image-major.
+
+    A sample depends on the seed, its key and its number alone: not on the batch, the order or n.
+    """
+    digests = (hashlib.sha256(f"{seed}|{key}|{i}".encode()).digest() for key in keys for i in range(n))
+    return [torch.Generator(device).manual_seed(int.from_bytes(digest[:7], "big")) for digest in digests]
+
+
+def spawn_generators(generator: torch.Generator, count: int) -> list[torch.Generator]:
+    """`count` generators seeded from one."""
+    seeds = torch.randint(2**62, (count,), generator=generator, device=generator.device)
+    return [torch.Generator(generator.device).manual_seed(int(seed)) for seed in seeds]

@@ -16,7 +16,7 @@ from torch import Tensor
 MAX_BETA = 0.999
 
 Time = int | Tensor
-"""A step index in 0..T: one for all masks, or one a mask as an integer tensor of the leading dimensions."""
+"""A step index in 0..T: one for all masks, or one per mask as an integer tensor of the leading dimensions."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +67,7 @@ class NoiseSchedule:
         """(a, b, alpha_bar_t) with a = alpha_bar_t / alpha_bar_s and b = alpha_bar_s: all that a step t -> s needs.
 
         In float64: near t = 0 they are almost 1, and 1 - a would be noise in float32. Do the arithmetic of coefficients
-        first and `cast` the results: they are one number a mask, not one a pixel.
+        first and `cast` the results: they are one number per mask, not one per pixel.
         """
         self.check(t, s)
         alpha_bar_t, b = self._lookup(t, like.device), self._lookup(s, like.device)
@@ -122,7 +122,7 @@ def power(T: int = 1000, exponent: float = 2.5) -> NoiseSchedule:
     """alpha_bar_t = (1 - t / T)^exponent: noisy soon, pure noise at T alone, and most steps in between.
 
     The pixels of a mask are redundant: a nodule of n pixels still shows where alpha_bar ~ 1 / sqrt(n), so the steps
-    that decide what it looks like are those at which a single pixel says almost nothing. At exponent 2.5, 60 % of the
+    that decide what it looks like are those at which a single pixel tells almost nothing. At exponent 2.5, 60 % of the
     steps have alpha_bar in 0.01..0.5; of the linear schedule's and of the cosine's 41 % and 44 %.
     """
     _check_length(T)
@@ -131,7 +131,7 @@ def power(T: int = 1000, exponent: float = 2.5) -> NoiseSchedule:
 
 
 def _check_length(T: int) -> None:
-    if not isinstance(T, int) or isinstance(T, bool) or T < 1:
+    if type(T) is not int or T < 1:
         raise ValueError(f"T: expected a whole number of steps of at least 1, found {T!r}")
 
 

@@ -1,1 +1,1 @@
-"""Judge a model: store split -> samples -> metrics -> tables, with the readers' own figures beside them."""
+"""A model on a split: samples, metrics, intervals and tables, with reference points from the raters' own masks."""

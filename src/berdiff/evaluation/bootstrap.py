@@ -1,23 +1,13 @@
 """Bootstrap over patients: slices of one patient are not independent, so patients are drawn, not slices."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
 RESAMPLES = 2000
 LEVEL = 0.95
 
 
-@dataclass(frozen=True)
-class Estimate:
-    """A mean over units (slices, volumes or patients) and its 95 % interval; None where one patient is all there is."""
-
-    value: float
-    low: float | None
-    high: float | None
-
-    def plain(self) -> dict[str, float | None]:
-        return {"value": self.value, "low": self.low, "high": self.high}
+Figure = dict[str, float | None]
+"""value: a mean over units (slices, volumes or patients); low, high: its 95 % interval, None with one patient only."""
 
 
 class PatientBootstrap:
@@ -37,10 +27,10 @@ class PatientBootstrap:
         units = np.bincount(index, minlength=len(self.patients))
         return (self.times @ total) / (self.times @ units)
 
-    def estimate(self, values: np.ndarray, patients: np.ndarray) -> Estimate:
+    def estimate(self, values: np.ndarray, patients: np.ndarray) -> Figure:
         """The mean of all values and the interval of the resampled means."""
         value = float(values.mean())
         if len(self.patients) < 2:
-            return Estimate(value, None, None)
+            return {"value": value, "low": None, "high": None}
         low, high = np.quantile(self.means(values, patients), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-        return Estimate(value, float(low), float(high))
+        return {"value": value, "low": float(low), "high": float(high)}

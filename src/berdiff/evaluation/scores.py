@@ -1,4 +1,4 @@
-"""The values of one case: what a model's samples score, and what the readers alone would (the reference points)."""
+"""The values of one case: what a model's samples score, and what the raters' own masks would (reference points)."""
 
 import hashlib
 from collections.abc import Sequence
@@ -38,19 +38,19 @@ def score_samples(samples: Tensor, masks: Tensor, raters: Tensor) -> Scores:
     out: Scores = {f"ged_{m}": pairs.ged(m) for m in subset_sizes(n)}
     if n > 1:
         out[f"ged_{n}_unbiased"] = pairs.ged_unbiased()
-    out[f"hm_iou_{n}"] = pairs.hm_iou()
     votes = metrics.Votes.of(samples, masks, raters)
     counts = votes.dice_counts()
-    out["dice"] = metrics.dice_from_counts(counts).numpy()
-    out["soft_dice"] = votes.soft_dice().numpy()
-    out[f"d_max_{n}"] = pairs.d_max()
-    out["ece"] = votes.ece().numpy()
-    out["brier"] = votes.brier().numpy()
-    out["nll"] = votes.nll().numpy()
-    for name, count in zip(PIXELS, counts.unbind(-1), strict=True):
-        out[name] = count.numpy()
-    out["d_yy"] = pairs.d_yy
-    return out
+    return out | {
+        f"hm_iou_{n}": pairs.hm_iou(),
+        "dice": metrics.dice_from_counts(counts).numpy(),
+        "soft_dice": votes.soft_dice().numpy(),
+        f"d_max_{n}": pairs.d_max(),
+        "ece": votes.ece().numpy(),
+        "brier": votes.brier().numpy(),
+        "nll": votes.nll().numpy(),
+        **{name: count.numpy() for name, count in zip(PIXELS, counts.unbind(-1), strict=True)},
+        "d_yy": pairs.d_yy,
+    }
 
 
 def metric_names(scores: Scores) -> list[str]:
@@ -72,12 +72,11 @@ def reference_scores(masks: Tensor, raters: Tensor, names: Sequence[str], n: int
 def _repeated(answer: Tensor, masks: Tensor, raters: Tensor, n: int) -> Scores:
     """n times the same mask `(B, 1, K, H, W)`: every metric is that of the one mask, whatever n."""
     once = score_samples(answer, masks, raters)
+    names = metric_names(once)
     out = {f"ged_{m}": once["ged_1"] for m in subset_sizes(n)}
     if n > 1:
         out[f"ged_{n}_unbiased"] = once["ged_1"]
-    out[f"hm_iou_{n}"] = once["hm_iou_1"]
-    out[f"d_max_{n}"] = once["d_max_1"]
-    return out | {name: once[name] for name in ("dice", "soft_dice", "ece", "brier", "nll")}
+    return out | {name.replace("_1", f"_{n}"): once[name] for name in names if name != "ged_1"}
 
 
 def _one_reader(masks: Tensor, raters: Tensor, n: int) -> Scores:

@@ -1,40 +1,39 @@
 """Which sampler suits a trained model: tried on a validation split, one setting after the other, by unbiased GED.
 
-Biased GED would favour whatever makes few samples look alike. What is drawn matters most (few steps want one latent a
-mask), so that comes first; then where the last step begins, for near alpha_bar = 1 there is nothing left to decide.
+Biased GED would favour whatever makes few samples look alike. What is random matters most (few steps need shared
+noise), so that comes first; then where the last step begins, since near alpha_bar = 1 nothing is left to decide.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
+from berdiff.data.describe import expect
 from berdiff.data.store import Store
-from berdiff.diffusion.sampling import Sampler
+from berdiff.diffusion.sampler import Sampler
 from berdiff.errors import InputError
-from berdiff.evaluation.evaluate import Settings, evaluate
-from berdiff.evaluation.tables import number, pipes
+from berdiff.evaluation.evaluate import evaluate
+from berdiff.evaluation.layout import number, pipes
+from berdiff.evaluation.settings import EvaluationSettings
 from berdiff.files import write_text
+from berdiff.inference.model import Model
 
 LAST = (0.1, 0.2, 0.3, 0.4, 0.5)  # where the last step begins, as a share of T
-ENDS: tuple[tuple[Any, Any], ...] = (
-    ("threshold", "pixel"),
-    ("sample", "pixel"),
-    ("threshold", "shared"),
-    ("sample", "shared"),
-)
+ENDS: list[tuple[Any, Any]] = list(product(("threshold", "sample"), ("independent", "shared")))
 SIGMAS = (1.0, 0.5, 0.0)
 
 
 @dataclass(frozen=True)
-class Tried:
+class TriedSampler:
     """One sampler and its figures on the split."""
 
     sampler: Sampler
     ged: float
     ged_unbiased: float
     hm_iou: float
-    seconds: float  # an image
+    seconds: float  # per image
 
 
 def grid(T: int, steps: int, last: float) -> tuple[int, ...]:
@@ -43,65 +42,72 @@ def grid(T: int, steps: int, last: float) -> tuple[int, ...]:
     if steps == 1:
         return (T,)
     found = tuple(round(T - i * (T - low) / (steps - 1)) for i in range(steps))
-    if len(set(found)) < steps:
-        raise InputError(f"--counts: expected at most {T - low + 1} steps between {low} and T = {T}, found {steps}")
+    expect(len(set(found)) == steps, "--counts", f"at most {T - low + 1} steps between {low} and T = {T}", steps)
     return found
 
 
 def search(
-    segmenter: Any,
+    model: Model,
     store: Store,
     out: Path,
-    settings: Settings,
+    settings: EvaluationSettings,
     counts: Sequence[int],
-    say: Callable[[str], None] = lambda line: None,
-) -> dict[int, list[Tried]]:
-    """For each number of steps all that was tried, the best first; written to OUT/search.md. Goes on where it was."""
-    if not counts or min(counts) < 1:
-        raise InputError(f"--counts: expected numbers of steps of at least 1, found {list(counts)}")
-    if not hasattr(segmenter, "schedule"):
-        raise InputError("the model: expected a diffusion method with a sampler to search, found one without")
-    found: dict[int, list[Tried]] = {}
+    report: Callable[[str], None] = lambda line: None,
+) -> dict[int, list[TriedSampler]]:
+    """For each number of steps all that was tried, the best first; written to OUT/search.md. A killed one resumes."""
+    segmenter = model.segmenter
+    expect(counts and min(counts) >= 1, "--counts", "numbers of steps of at least 1", list(counts))
+    if segmenter.T is None or segmenter.sampler is None:
+        raise InputError(f"{model.name}: expected a method with steps to search, found {segmenter.config.method}")
+    found: dict[int, list[TriedSampler]] = {}
     for count in counts:
-        tried: dict[Sampler, Tried] = {}
+        tried: dict[Sampler, TriedSampler] = {}
 
-        def judge(samplers: list[Sampler], tried: dict[Sampler, Tried] = tried) -> Sampler:
+        def best_with(samplers: list[Sampler], tried: dict[Sampler, TriedSampler] = tried) -> Sampler:
             """The best of all so far, these among them."""
-            for sampler in samplers:
-                if sampler not in tried:
-                    tried[sampler] = _judge(segmenter, store, out, replace(settings, sampler=sampler))
-                    say(f"{_name(sampler)}: unbiased GED {tried[sampler].ged_unbiased:.4f}")
+            for sampler in (sampler for sampler in samplers if sampler not in tried):
+                try:
+                    segmenter.check_sampler(sampler)
+                except ValueError:  # a Gaussian kernel has one way to end and one kind of noise
+                    continue
+                tried[sampler] = _try(sampler, model, store, out, settings)
+                report(f"{_name(sampler)}: unbiased GED {tried[sampler].ged_unbiased:.4f}")
             return min(tried, key=lambda sampler: tried[sampler].ged_unbiased)
 
-        T = segmenter.schedule.T
-        uniform = grid(T, count, 1 / count)
-        best = judge([Sampler(uniform, last_step=last_step, latent=latent) for last_step, latent in ENDS])
-        best = judge([replace(best, steps=grid(T, count, last)) for last in LAST])
-        judge([replace(best, sigma=sigma) for sigma in SIGMAS])
+        uniform = grid(segmenter.T, count, 1 / count)
+        best = best_with([Sampler(uniform, last_step=last_step, noise=noise) for last_step, noise in ENDS])
+        best = best_with([replace(best, steps=grid(segmenter.T, count, last)) for last in LAST])
+        best_with([replace(best, sigma=sigma) for sigma in SIGMAS])
         found[count] = sorted(tried.values(), key=lambda t: t.ged_unbiased)
     write_text(out / "search.md", markdown(found, settings.samples))
     return found
 
 
-def _judge(segmenter: Any, store: Store, out: Path, settings: Settings) -> Tried:
-    name, n = _name(settings.sampler), settings.samples
-    figures = evaluate(segmenter, store, out / name, settings, name)["metrics"]
-    keys = (f"ged_{n}", f"ged_{n}_unbiased", f"hm_iou_{n}", "seconds")
-    return Tried(settings.sampler, *(figures[key]["value"] for key in keys))
+def _try(sampler: Sampler, model: Model, store: Store, out: Path, settings: EvaluationSettings) -> TriedSampler:
+    name, n = _name(sampler), settings.samples
+    figures = evaluate(replace(model, name=name), store, out / name, replace(settings, sampler=sampler))["metrics"]
+    unbiased = f"ged_{n}_unbiased" if n > 1 else "ged_1"
+    keys = (f"ged_{n}", unbiased, f"hm_iou_{n}", "seconds")
+    return TriedSampler(sampler, *(figures[key]["value"] for key in keys))
+
+
+def _cells(sampler: Sampler) -> list[str]:
+    """What differs between the samplers of a search."""
+    assert isinstance(sampler.steps, tuple)  # of `grid`
+    last = sampler.last_step, sampler.noise, f"{sampler.sigma:g}"
+    return [str(sampler.count), str(sampler.steps[-1]), *last]
 
 
 def _name(sampler: Sampler) -> str:
-    steps = sampler.steps
-    assert isinstance(steps, tuple)
-    return f"{len(steps)}-steps-to-{steps[-1]}-{sampler.last_step}-{sampler.latent}-sigma-{sampler.sigma:g}"
+    return "{}-steps-to-{}-{}-{}-sigma-{}".format(*_cells(sampler))
 
 
-def markdown(found: dict[int, list[Tried]], n: int) -> str:
-    header = ["steps", "the last from", "last step", "latent", "sigma", f"GED {n}, unbiased", f"GED {n}", f"HM-IoU {n}"]
-    body = []
-    for count, tried in found.items():
-        for t in tried:
-            s = asdict(t.sampler)
-            row = [str(count), str(s["steps"][-1]), s["last_step"], s["latent"], f"{s['sigma']:g}"]
-            body.append([*row, *(number(value) for value in (t.ged_unbiased, t.ged, t.hm_iou, t.seconds))])
-    return "\n".join([*pipes([*header, "seconds an image"], body), ""])
+def markdown(found: dict[int, list[TriedSampler]], n: int) -> str:
+    header = ["steps", "the last from", "last step", "noise", "sigma"]
+    header += [f"GED {n}, unbiased", f"GED {n}", f"HM-IoU {n}", "seconds per image"]
+    body = [
+        [*_cells(t.sampler), *map(number, (t.ged_unbiased, t.ged, t.hm_iou, t.seconds))]
+        for tried in found.values()
+        for t in tried
+    ]
+    return "\n".join(pipes(header, body))

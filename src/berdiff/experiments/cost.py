@@ -1,56 +1,34 @@
 """What sampling costs: seconds over the number of masks and over the steps, measured side by side in one run.
 
-Beside it stands one pass of the paper's network, of which its way needs one for every step of every mask.
+Beside it one pass of the paper's network, of which its method needs one for every step of every mask.
 """
 
-import csv
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import matplotlib
 import torch
+from torch import Tensor
 
-from berdiff.errors import InputError
+from berdiff.data.case import Progress
+from berdiff.data.describe import expect
+from berdiff.evaluation.per_case import csv_text
 from berdiff.experiments.side_by_side import durations
-from berdiff.files import whole_file
+from berdiff.files import whole_file, write_text
 from berdiff.inference.model import Model
-from berdiff.methods.sampler import choose_sampler
+from berdiff.methods.sampling import choose_sampler
 from berdiff.networks.build import make_network
-from berdiff.networks.paper import PRESETS
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
 
 SAMPLES, STEPS = 16, 10  # the paper's: held while the other one varies
 PAPER = "paper-128"
 
 
 @dataclass(frozen=True)
-class Point:
-    """Encoding included: `samples` masks of one image in `steps` steps."""
-
-    samples: int
-    steps: int
-    seconds: float
-
-
-@dataclass(frozen=True)
-class Cost:
-    model: str
-    size: tuple[int, int]
-    points: tuple[Point, ...]
+class SamplingCost:
+    model: Model
+    seconds: dict[tuple[int, int], float]  # (masks of one image, steps) -> its encoding included
     paper_pass: float | None  # seconds
-
-    def at(self, samples: int, steps: int) -> float:
-        return next(p.seconds for p in self.points if (p.samples, p.steps) == (samples, steps))
-
-    def over_samples(self) -> list[Point]:
-        return sorted((p for p in self.points if p.steps == STEPS), key=lambda p: p.samples)
-
-    def over_steps(self) -> list[Point]:
-        return sorted((p for p in self.points if p.samples == SAMPLES), key=lambda p: p.steps)
 
 
 def measure(
@@ -59,72 +37,74 @@ def measure(
     steps: Sequence[int],
     paper_pass: bool = True,
     repeats: int = 3,
-    advance: Callable[[int, int], None] = lambda done, total: None,
-) -> Cost:
+    progress: Progress = lambda done, total: None,
+) -> SamplingCost:
     """Each of `samples` in 10 steps, and 16 masks in each of `steps`: the median of `repeats`, after a warm-up."""
-    for option, values in (("samples", samples), ("steps", steps), ("repeats", (repeats,))):
-        if not values or min(values) < 1:
-            raise InputError(f"--{option}: expected whole numbers of at least 1, found {list(values)}")
+    for option, values in (("--samples", samples), ("--steps", steps), ("--repeats", (repeats,))):
+        expect(values and min(values) >= 1, option, "whole numbers of at least 1", list(values))
     pairs = sorted({(n, STEPS) for n in (*samples, SAMPLES)} | {(SAMPLES, k) for k in steps})
-    image = torch.rand(1, len(model.channels), *model.size, generator=torch.Generator().manual_seed(0))
-    runs = [_sampling(model, image.to(model.device), n, k) for n, k in pairs]
+    channels, seeded = len(model.input_spec.channels), torch.Generator().manual_seed(0)
+    image = torch.rand(1, channels, *model.size, generator=seeded).to(model.device)
+    runs = [_sampling(model, image, n, k) for n, k in pairs]
     if paper_pass:
         runs.append(_paper_pass(image[:, :1]))
-    seconds = durations(*runs, repeats=repeats, advance=advance)
-    points = tuple(Point(n, k, s) for (n, k), s in zip(pairs, seconds[: len(pairs)], strict=True))
-    return Cost(model.name, model.size, points, seconds[-1] if paper_pass else None)
+    seconds = durations(*runs, repeats=repeats, progress=progress)
+    one_pass = seconds.pop() if paper_pass else None
+    return SamplingCost(model, dict(zip(pairs, seconds, strict=True)), one_pass)
 
 
-def _sampling(model: Model, image: torch.Tensor, n: int, steps: int) -> Callable[[], object]:
-    sampler = choose_sampler(model.segmenter, steps)
+def _sampling(model: Model, image: Tensor, n: int, steps: int) -> Callable[[], object]:
+    sampler = choose_sampler(model.segmenter, {"steps": steps})
     # `.cpu()` waits for an accelerator
     return lambda: model.segmenter.sample(image, n, torch.Generator(image.device).manual_seed(0), sampler).cpu()
 
 
-def _paper_pass(image: torch.Tensor) -> Callable[[], object]:
-    """One mask, one step of the paper's network on the CPU, as `methods.folder.load` prepares it. image (1, 1, H, W)"""
-    stride, (H, W) = PRESETS[PAPER].stride, image.shape[-2:]
-    if H % stride or W % stride:
-        raise InputError(
-            f"--size: expected multiples of {stride} for the paper's network, or --no-paper-pass, found {H} {W}"
-        )
-    network: Any = make_network(PAPER).eval()
-    network.to(memory_format=torch.channels_last)
-    y_t = torch.zeros(1, 1, 1, H, W)
+def _paper_pass(image: Tensor) -> Callable[[], object]:
+    """One mask, one step of the paper's network, as `methods.folder.load` prepares it. image (1, 1, H, W)"""
+    network, (H, W) = make_network(PAPER).eval(), image.shape[-2:]
+    fitting = f"multiples of {network.stride} for the paper's network, or --no-paper-pass"
+    expect(H % network.stride == W % network.stride == 0, "--size", fitting, f"{H} {W}")
+    network.to(image.device, memory_format=torch.channels_last)  # pyright: ignore
+    y_t, t = image.new_zeros(1, 1, 1, H, W), torch.tensor([[500]], device=image.device)
 
     @torch.no_grad()
     def run() -> None:
-        network.denoise(y_t, torch.tensor([[500]]), network.encode(image))
+        network.denoise(y_t, t, network.encode(image)).cpu()
 
     return run
 
 
-def write_cost(cost: Cost, out: Path) -> None:
-    """cost.csv and cost.png in `out`."""
-    with whole_file(out / "cost.csv") as part, part.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(["model", "height", "width", "samples", "steps", "seconds", "paper_passes"])
-        for p in cost.points:
-            passes = "" if cost.paper_pass is None else f"{p.seconds / cost.paper_pass:.4g}"
-            writer.writerow([cost.model, *cost.size, p.samples, p.steps, f"{p.seconds:.4g}", passes])
-    _draw(cost, out / "cost.png")
+def write_cost(cost: SamplingCost, out: Path) -> str:
+    """cost.csv and cost.png in `out`; returns the headline."""
+    rows: list[list[Any]] = [["model", "device", "height", "width", "samples", "steps", "seconds", "paper_passes"]]
+    for pair, seconds in cost.seconds.items():
+        passes = "" if cost.paper_pass is None else f"{seconds / cost.paper_pass:.4g}"
+        rows.append([cost.model.name, cost.model.device, *cost.model.size, *pair, f"{seconds:.4g}", passes])
+    write_text(out / "cost.csv", csv_text(rows))
+    _plot(cost, out / "cost.png")
+    seconds, one_pass = cost.seconds[SAMPLES, STEPS], cost.paper_pass
+    beside = "" if one_pass is None else f", {seconds / one_pass:.2f} passes of the paper's network"
+    return f"{SAMPLES} masks in {STEPS} steps: {seconds:.3g} s{beside}"
 
 
-def _draw(cost: Cost, path: Path) -> None:
-    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), sharey=True, layout="constrained")
-    for axes, points, name in ((left, cost.over_samples(), "samples"), (right, cost.over_steps(), "steps")):
-        at = [getattr(p, name) for p in points]
-        axes.loglog(at, [p.seconds for p in points], "o-", label=cost.model)
+def _plot(cost: SamplingCost, path: Path) -> None:
+    from matplotlib.figure import Figure  # no window, no global state
+
+    figure, (H, W) = Figure(figsize=(10, 4), layout="constrained"), cost.model.size
+    left, right = figure.subplots(1, 2, sharey=True)
+    over_masks = {n: seconds for (n, k), seconds in sorted(cost.seconds.items()) if k == STEPS}
+    over_steps = {k: seconds for (n, k), seconds in sorted(cost.seconds.items()) if n == SAMPLES}
+    for axes, points in ((left, over_masks), (right, over_steps)):
+        at = list(points)
+        axes.loglog(at, list(points.values()), "o-", label=cost.model.name)
         axes.set_xticks(at, map(str, at))
         axes.set_xticks([], minor=True)
         axes.yaxis.set_major_formatter("{x:g}")
         axes.grid(alpha=0.3)
         if cost.paper_pass is not None:
             axes.axhline(cost.paper_pass, color="k", linestyle=":", label="one pass of the paper's 85.6 M network")
-    H, W = cost.size
     left.set(title=f"{STEPS} steps", xlabel="masks of one image", ylabel=f"seconds for one {H}x{W} image")
     right.set(title=f"{SAMPLES} masks", xlabel="steps")
     left.legend()
     with whole_file(path) as part:
         figure.savefig(part, format="png", dpi=110)
-    plt.close(figure)

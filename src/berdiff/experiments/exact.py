@@ -2,8 +2,12 @@
 
 3x3 masks have 512 states. With a known law p(y0 | x) the best possible network, E[y0 | y_t, x], follows from Bayes'
 rule over those states, and one step of a sampler is a 512x512 transition matrix built from `step_prob`, the very
-function that `sample` draws from. The law of the sampler's masks is then a product of matrices, and its
+function that `Bernoulli.step` draws from. The law of the sampler's masks is then a product of matrices, and its
 total-variation distance from the truth is exact: no network, no training, no sampling noise.
+
+What a network estimates depends on its loss. Cross-entropy is least at the posterior, E[y0 | y_t, x]; the paper's
+L_KL, with the soft form of eq. 7 inside, is least at the prior, E[y0_i | y_t without pixel i, x]: the soft form adds
+pixel i's own evidence itself. So the soft rule is biased when it is fed the posterior, and exact when fed the prior.
 
 `python -m berdiff.experiments.exact` prints the table.
 """
@@ -11,12 +15,14 @@ total-variation distance from the truth is exact: no network, no training, no sa
 from collections.abc import Iterable
 from dataclasses import replace
 from itertools import pairwise, product
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from berdiff.diffusion.bernoulli import q_marginal
-from berdiff.diffusion.sampling import Sampler, step_prob, time_grid
+from berdiff.diffusion.kernels.bernoulli import step_prob
+from berdiff.diffusion.sampler import Sampler, time_grid
 from berdiff.diffusion.schedule import NoiseSchedule, make_schedule
 
 SIDE = 3
@@ -24,13 +30,15 @@ PIXELS = SIDE * SIDE
 STATES = torch.tensor(list(product((0.0, 1.0), repeat=PIXELS)), dtype=torch.float64)
 """All masks `(512, 9)`: row i holds the binary digits of i, the first pixel first."""
 
-SAMPLERS: dict[str, Sampler] = {
-    "DDPM, soft (the paper's)": Sampler(rule="ddpm", posterior="soft"),
-    "DDPM, exact marginal": Sampler(rule="ddpm", posterior="marginal"),
-    "DDIM, sigma = max": Sampler(rule="ddim", sigma=1.0),
-    "DDIM, sigma = max / 2": Sampler(rule="ddim", sigma=0.5),
-    "DDIM, sigma = 0": Sampler(rule="ddim", sigma=0.0),
-    "DDIM, sigma = max, shared latent": Sampler(rule="ddim", sigma=1.0, latent="shared"),
+Estimate = Literal["posterior", "prior"]
+SAMPLERS: dict[str, tuple[Estimate, Sampler]] = {
+    "DDPM, soft (the paper's)": ("posterior", Sampler(rule="ddpm", posterior="soft")),
+    "DDPM, soft, fed the prior": ("prior", Sampler(rule="ddpm", posterior="soft")),
+    "DDPM, exact marginal": ("posterior", Sampler(rule="ddpm", posterior="marginal")),
+    "DDIM, sigma = max": ("posterior", Sampler(rule="ddim", sigma=1.0)),
+    "DDIM, sigma = max / 2": ("posterior", Sampler(rule="ddim", sigma=0.5)),
+    "DDIM, sigma = 0": ("posterior", Sampler(rule="ddim", sigma=0.0)),
+    "DDIM, sigma = max, shared noise": ("posterior", Sampler(rule="ddim", sigma=1.0, noise="shared")),
 }
 STEPS = (2, 5, 10, 50, 200, 1000)
 
@@ -43,24 +51,34 @@ def truth() -> Tensor:
     """
     grid = STATES.reshape(-1, SIDE, SIDE)
     agree = (grid[:, 1:] == grid[:, :-1]).sum((1, 2)) + (grid[:, :, 1:] == grid[:, :, :-1]).sum((1, 2))
-    rows = []
-    for empty, field in ((0.5, -0.4), (0.1, 0.3)):
-        lesion = torch.softmax(0.8 * agree + field * STATES.sum(1) + 1.0 * grid[:, 1, 1], 0)
-        law = (1 - empty) * lesion
-        law[0] += empty
-        rows.append(law)
-    return torch.stack(rows)
+    empty, field = torch.tensor([[0.5, 0.1], [-0.4, 0.3]], dtype=torch.float64)[..., None]
+    law = (1 - empty) * torch.softmax(0.8 * agree + field * STATES.sum(1) + 1.0 * grid[:, 1, 1], 1)
+    law[:, 0] += empty[:, 0]
+    return law
 
 
-def expected_mask(schedule: NoiseSchedule, law: Tensor, t: int) -> Tensor:
-    """E[y0 | y_t, x] `(X, 512, 9)` for every y_t, by Bayes' rule over all y0; law `(X, 512)`."""
+def expected_mask(schedule: NoiseSchedule, law: Tensor, t: int, estimate: Estimate = "posterior") -> Tensor:
+    """`(X, 512, 9)` for every y_t, by Bayes' rule over all y0; law `(X, 512)`.
+
+    "posterior": E[y0_i | y_t, x]; "prior": E[y0_i | y_t without pixel i, x], summed over both values of that pixel.
+    """
     one = q_marginal(schedule, torch.tensor([0.0, 1.0], dtype=law.dtype), t)  # q(y_t = 1 | y0) of one pixel
     flip = torch.stack([1 - one, one], 1)  # [y0, y_t]
     likelihood = torch.ones(1, 1, dtype=law.dtype)
     for _ in range(PIXELS):
         likelihood = torch.kron(likelihood, flip)  # pixels are flipped independently
     joint = torch.stack([law, *(law[:, None] * STATES.T).unbind(1)], 1) @ likelihood  # (X, 1 + 9, 512)
-    return (joint[:, 1:] / joint[:, :1]).transpose(1, 2)
+    marked, total = joint[:, 1:], joint[:, :1].expand(-1, PIXELS, -1)
+    if estimate == "prior":
+        marked, total = _without_own_pixel(marked), _without_own_pixel(total)
+    return (marked / total).transpose(1, 2)
+
+
+def _without_own_pixel(joint: Tensor) -> Tensor:
+    """joint `(X, 9, 512)`: row i summed over the two states of y_t that differ in pixel i alone."""
+    states = torch.arange(len(STATES))
+    flipped = torch.stack([states ^ (1 << (PIXELS - 1 - pixel)) for pixel in range(PIXELS)])
+    return joint + joint.gather(2, flipped.expand(len(joint), -1, -1))
 
 
 def transition(p: Tensor) -> Tensor:
@@ -73,8 +91,8 @@ def transition(p: Tensor) -> Tensor:
 
 
 def step_matrix(schedule: NoiseSchedule, sampler: Sampler, y_t: Tensor, y0_hat: Tensor, t: int, s: int) -> Tensor:
-    """The matrix `(X, 512, 512)` of one step of `sample`, for every y_t `(X, 512, 9)` and its estimate of y0."""
-    if sampler.latent == "pixel" or (s == 0 and sampler.last_step == "threshold"):
+    """The matrix `(X, 512, 512)` of one step, for every y_t `(X, 512, 9)` and its estimate of y0."""
+    if sampler.noise == "independent" or (s == 0 and sampler.last_step == "threshold"):
         return transition(step_prob(schedule, sampler, y_t, y0_hat, t, s))
     above = y0_hat.sort(-1, descending=True).values  # the level falls between two of these, or below or above all
     weights = -torch.diff(above, prepend=torch.ones_like(above[..., :1]), append=torch.zeros_like(above[..., :1]))
@@ -85,32 +103,27 @@ def step_matrix(schedule: NoiseSchedule, sampler: Sampler, y_t: Tensor, y0_hat: 
     return matrix
 
 
-def sampler_laws(schedule: NoiseSchedule, samplers: Iterable[Sampler], law: Tensor) -> list[dict[str, Tensor]]:
+def sampler_laws(
+    schedule: NoiseSchedule, samplers: list[tuple[Estimate, Sampler]], law: Tensor
+) -> list[dict[str, Tensor]]:
     """The law `(X, 512)` of the masks that each sampler makes, for either choice of its last step.
 
-    The samplers share one grid of steps, so that E[y0 | y_t, x] is enumerated once a step for all of them.
+    The samplers share one grid of steps, so that the estimates are enumerated once per step for all of them.
     """
-    samplers = list(samplers)
-    grids = {time_grid(schedule.T, sampler.steps, sampler.spacing) for sampler in samplers}
+    grids = {time_grid(schedule.T, sampler.steps, sampler.spacing) for _, sampler in samplers}
     if len(grids) != 1:
         raise ValueError(f"samplers: expected one grid of steps for all, found {len(grids)}")
     grid = grids.pop()
     y_t = STATES.expand(len(law), -1, -1)
-    laws = [torch.full_like(law, 1 / len(STATES)) for _ in samplers]  # y_T ~ B(1/2)
-    for t, s in pairwise(grid[:-1]):
-        y0_hat = expected_mask(schedule, law, t)
-        for i, sampler in enumerate(samplers):
-            laws[i] = (laws[i][:, None] @ step_matrix(schedule, sampler, y_t, y0_hat, t, s))[:, 0]
-    t, s = grid[-2:]
-    y0_hat = expected_mask(schedule, law, t)
-    ends = []
-    for sampler, before in zip(samplers, laws, strict=True):
-        last = {}
-        for choice in ("sample", "threshold"):
-            matrix = step_matrix(schedule, replace(sampler, last_step=choice), y_t, y0_hat, t, s)
-            last[choice] = (before[:, None] @ matrix)[:, 0]
-        ends.append(last)
-    return ends
+    laws = [{"sample": torch.full_like(law, 1 / len(STATES))} for _ in samplers]  # y_T ~ B(1/2)
+    for t, s in pairwise(grid):
+        y0_hat = {kind: expected_mask(schedule, law, t, kind) for kind in dict(samplers)}
+        for i, (kind, sampler) in enumerate(samplers):
+            before = laws[i]["sample"][:, None]
+            for choice in ("sample", "threshold") if s == 0 else ("sample",):
+                matrix = step_matrix(schedule, replace(sampler, last_step=choice), y_t, y0_hat[kind], t, s)
+                laws[i][choice] = (before @ matrix)[:, 0]
+    return laws
 
 
 def total_variation(p: Tensor, q: Tensor) -> float:
@@ -123,8 +136,8 @@ def distances(name: str, steps: Iterable[int], T: int = 1000) -> dict[tuple[str,
     schedule, law = make_schedule(name, T), truth()
     table: dict[tuple[str, str], list[float]] = {}
     for n in steps:
-        laws = sampler_laws(schedule, [replace(sampler, steps=n) for sampler in SAMPLERS.values()], law)
-        for label, ends in zip(SAMPLERS, laws, strict=True):
+        samplers: list[tuple[Estimate, Sampler]] = [(kind, replace(s, steps=n)) for kind, s in SAMPLERS.values()]
+        for label, ends in zip(SAMPLERS, sampler_laws(schedule, samplers, law), strict=True):
             for choice, found in ends.items():
                 table.setdefault((label, choice), []).append(total_variation(found, law))
     return table

@@ -1,95 +1,47 @@
-"""The paper's qualitative figures: image, readers, samples and saliency (BraTS: variance too) of some test slices."""
+"""The paper's qualitative figures: image, raters, samples and saliency (BraTS: variance too) of some test slices."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-import torch
-from torch import Tensor
-
-from berdiff.data.augment import window
 from berdiff.data.store import Store
+from berdiff.data.subset import choose_cases
 from berdiff.errors import InputError
-from berdiff.evaluation.core import draw
-from berdiff.evaluation.evaluate import Settings, choose
-from berdiff.evaluation.models import Opened
 from berdiff.experiments.tables.scale import splits
-from berdiff.files import whole_file
+from berdiff.inference.model import Model
+from berdiff.inference.result import Result
+from berdiff.inference.settings import SegmentSettings
+from berdiff.output.panels import case_row, render, save_png
 
-SHOWN = 4  # samples in the picture; saliency and variance are of all
-
-
-@dataclass(frozen=True, eq=False)
-class Example:
-    """One slice, and what each model makes of it. The first channel and the first target are shown."""
-
-    case: str
-    image: np.ndarray  # (H, W)
-    readers: np.ndarray  # (R, H, W)
-    samples: dict[str, np.ndarray]  # model -> (n, H, W)
+Examples = dict[str, list[Result]]
+"""model -> its results, each model of the same slices"""
 
 
-def make_examples(
-    models: list[Opened], store: Store, cases: int = 2, n: int = 16, seed: int = 0, device: str = "cpu"
-) -> list[Example]:
+def make_examples(models: Sequence[Model], store: Store, cases: int = 2, samples: int = 16, seed: int = 0) -> Examples:
     """The first `cases` of the seeded order that evaluations take, each model by its own sampler."""
     if not models:
         raise InputError("MODEL: expected at least one run or model, found none")
-    crops = {opened.crop for opened in models}
-    if len(crops) > 1:
-        raise InputError(f"MODEL: expected models of one size to stand side by side, found the crops {crops}")
-    settings = Settings(split=splits(store)[1], samples=n, seed=seed, crop=models[0].crop, limit=cases, device=device)
-    chosen = choose(store, settings)
-    images, masks = store.read(chosen)
-    size = store.size if settings.crop is None else (settings.crop, settings.crop)
-    images, masks = (np.ascontiguousarray(window(array, size)) for array in (images, masks))
-    names = [str(name) for name in store.cases.case[chosen]]
-    drawn: dict[str, Tensor] = {}
-    for opened in models:
-        name = opened.name if opened.name not in drawn else f"{opened.name} ({len(drawn) + 1})"
-        drawn[name] = draw(opened.segmenter, torch.from_numpy(images), names, n, None, seed, device)
-    return [
-        Example(
-            case,
-            images[i, 0],
-            masks[i, : int(store.cases.raters[chosen[i]]), 0],
-            {name: samples[i, :, 0].numpy() for name, samples in drawn.items()},
-        )
-        for i, case in enumerate(names)
-    ]
+    if len(sizes := {model.size for model in models}) > 1:
+        raise InputError(f"MODEL: expected models of one size to stand side by side, found the sizes {sizes}")
+    chosen = choose_cases(store, splits(store)[1], cases, seed, option="--cases")
+    examples: Examples = {}
+    for model in models:
+        name = model.name if model.name not in examples else f"{model.name} ({len(examples) + 1})"
+        examples[name] = model.case_results(store, chosen, SegmentSettings(samples, seed))
+    return examples
 
 
-def draw_examples(examples: list[Example], path: Path, caption: str, variance: bool = False) -> None:
-    """A row for each slice and model."""
-    from matplotlib.figure import Figure  # no window, no global state
-
-    readers = max(len(example.readers) for example in examples)
-    shown = min(SHOWN, *(len(of) for example in examples for of in example.samples.values()))
-    titles = ["image", *(f"reader {r + 1}" for r in range(readers)), *(f"sample {s + 1}" for s in range(shown))]
-    titles += ["saliency", "variance"] if variance else ["saliency"]
-    lines = [(example, name) for example in examples for name in example.samples]
-    figure = Figure(figsize=(1.25 * len(titles) + 0.6, 1.35 * len(lines) + 0.9), layout="constrained")
-    axes = figure.subplots(len(lines), len(titles), squeeze=False)
-    for row, (example, name) in zip(axes, lines, strict=True):
-        samples = example.samples[name]
-        planes = [example.image, *example.readers, *[None] * (readers - len(example.readers)), *samples[:shown]]
-        planes += [samples.mean(0), samples.var(0)] if variance else [samples.mean(0)]
-        for ax, plane, title in zip(row, planes, titles, strict=True):
-            ax.set(xticks=[], yticks=[])
-            ax.set_frame_on(False)
-            if plane is not None:
-                most = 0.25 if title == "variance" else 1  # of a coin, the largest there is
-                colours = "magma" if title in ("saliency", "variance") else "gray"
-                ax.imshow(plane, cmap=colours, vmin=0, vmax=most, interpolation="nearest")
-        row[0].set_ylabel(name, fontsize=8, parse_math=False)
-    for ax, title in zip(axes[0], titles, strict=True):
-        ax.set_title(title, fontsize=8)
-    figure.supxlabel(caption, fontsize=7, parse_math=False, wrap=True)
-    with whole_file(path) as part:
-        figure.savefig(part, format="png", dpi=120)
-
-
-def examples_caption(examples: list[Example], store: Store, n: int) -> str:
-    names, split = "; ".join(example.case for example in examples), splits(store)[1]
+def plot_examples(examples: Examples, path: Path, store: Store, samples: int, variance: bool = False) -> None:
+    """One row per slice and model: the first channel and the first target."""
+    each = list(zip(*examples.values(), strict=True))  # slice by slice, of each model
+    raters = max(len(result.raters) for result, *_ in each if result.raters is not None)
+    rows, labels = [], []
+    for results in each:
+        for name, result in zip(examples, results, strict=True):
+            assert result.raters is not None  # a store's case has them
+            image, masks, sampled = (result.in_region(of) for of in (result.image[:1], result.raters, result.samples))
+            rows.append(case_row(image, masks[:, 0], raters, sampled[:, 0], variance=variance))
+            labels.append(name)
+    names, split = "; ".join(result.name for result, *_ in each), splits(store)[1]
     notes = "".join(f" {note}." for note in store.notes)
-    return f"{store.manifest.source}, split {split}, slices {names}; saliency is the mean of {n} samples.{notes}"
+    about = f"{store.manifest.source}, split {split}, slices {names}; saliency is the mean of {samples} samples.{notes}"
+    save_png(render(rows, "", about, labels, columns_alike=True), path)

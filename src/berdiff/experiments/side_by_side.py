@@ -5,24 +5,22 @@ import time
 from collections.abc import Callable
 from statistics import median
 
+from berdiff.data.case import Progress
+
+Run = Callable[[], object]
+
 
 def durations(
-    *runs: Callable[[], object],
-    repeats: int = 3,
-    warmup: int = 1,
-    advance: Callable[[int, int], None] = lambda done, total: None,
+    *runs: Run, repeats: int = 3, warmup: int = 1, progress: Progress = lambda done, total: None
 ) -> list[float]:
     """The median seconds of each run, taken in turns after `warmup` rounds that do not count."""
-    return [median(times) for times in rounds(*runs, repeats=repeats, warmup=warmup, advance=advance)]
+    return [median(times) for times in rounds(*runs, repeats=repeats, warmup=warmup, progress=progress)]
 
 
 def rounds(
-    *runs: Callable[[], object],
-    repeats: int,
-    warmup: int = 1,
-    advance: Callable[[int, int], None] = lambda done, total: None,
+    *runs: Run, repeats: int, warmup: int = 1, progress: Progress = lambda done, total: None
 ) -> list[list[float]]:
-    """The seconds of each run in each round: those of one round were taken one right after the other."""
+    """The seconds of each run in each round after `warmup`: those of one round were taken one right after the other."""
     seconds: list[list[float]] = [[] for _ in runs]
     count = warmup + repeats
     for round_ in range(count):
@@ -32,5 +30,5 @@ def rounds(
             run()
             if round_ >= warmup:
                 times.append(time.perf_counter() - start)
-            advance(round_ * len(runs) + place, count * len(runs))
+            progress(round_ * len(runs) + place, count * len(runs))
     return seconds

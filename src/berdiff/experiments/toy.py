@@ -12,10 +12,15 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from berdiff.diffusion import bernoulli, gaussian
-from berdiff.diffusion.losses import total_loss
-from berdiff.diffusion.sampling import Sampler, initial_noise, sample
-from berdiff.diffusion.schedule import linear
+from berdiff.data.case import Progress
+from berdiff.diffusion import gaussian
+from berdiff.diffusion.bernoulli import draw
+from berdiff.diffusion.kernels.base import Kernel
+from berdiff.diffusion.kernels.bernoulli import Bernoulli
+from berdiff.diffusion.kernels.gaussian import Gaussian
+from berdiff.diffusion.sampler import Sampler
+from berdiff.diffusion.sampling import sample
+from berdiff.diffusion.schedule import NoiseSchedule, linear
 
 
 def smooth(x: Tensor) -> Tensor:
@@ -29,8 +34,19 @@ def jumps(x: Tensor) -> Tensor:
     return levels[(x * len(levels)).long().clamp(max=len(levels) - 1)]
 
 
+@dataclass(frozen=True)
+class ToyKernel:
+    kernel: Callable[[NoiseSchedule], Kernel]
+    sampler: Sampler
+    signal: Callable[[Tensor], Tensor]  # y_t as the network sees it, around 0
+
+
 FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {"smooth": smooth, "jumps": jumps}
-KERNELS = ("bernoulli", "gaussian")
+KERNELS = {
+    # the last step is sampled, so that the mean is a probability; the Gaussian's last step has no noise in it
+    "bernoulli": ToyKernel(Bernoulli, Sampler(last_step="sample"), gaussian.to_signal),
+    "gaussian": ToyKernel(Gaussian, Sampler(sigma=0.0), lambda y_t: y_t),  # DDIM as published
+}
 AT_ONCE = 5  # samples of each point that go through the network together
 
 
@@ -48,9 +64,13 @@ class ToyConfig:
     points: int = 1000
     samples: int = 100
 
+    @property
+    def grid(self) -> Tensor:
+        return (torch.arange(self.points) + 0.5) / self.points
+
 
 @dataclass(frozen=True, eq=False)
-class Curve:
+class ToyCurve:
     """One kernel on one function."""
 
     function: str
@@ -72,21 +92,21 @@ class SeedsMLP(nn.Module):
         self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
         for fan_in, fan_out in pairwise(sizes):
             bound = fan_in**-0.5  # the default of nn.Linear
-            draw = torch.rand(seeds, fan_in + 1, fan_out, generator=generator) * 2 * bound - bound
-            self.weights.append(nn.Parameter(draw[:, :-1].clone()))
-            self.biases.append(nn.Parameter(draw[:, -1:].clone()))
+            initial = torch.rand(seeds, fan_in + 1, fan_out, generator=generator) * 2 * bound - bound
+            self.weights.append(nn.Parameter(initial[:, :-1].clone()))
+            self.biases.append(nn.Parameter(initial[:, -1:].clone()))
 
-    def forward(self, y_t: Tensor, t: Tensor | int, x: Tensor) -> Tensor:
-        u = torch.as_tensor(t).expand(y_t.shape).to(y_t.dtype) / self.T * math.pi
+    def forward(self, signal: Tensor, t: Tensor | int, x: Tensor) -> Tensor:
+        u = torch.as_tensor(t).expand(x.shape).to(x.dtype) / self.T * math.pi
         waves = [wave(u * 2**k) for k in range(self.FREQUENCIES) for wave in (torch.sin, torch.cos)]
-        h = torch.stack([2 * y_t - 1, 2 * x - 1, *waves], -1)
+        h = torch.stack([signal, 2 * x - 1, *waves], -1)
         for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             h = torch.baddbmm(bias, h if layer == 0 else nn.functional.silu(h), weight)
         return h.squeeze(-1)
 
 
-def run_toy(config: ToyConfig, progress: Callable[[int, int], None] = lambda done, total: None) -> list[Curve]:
-    """All curves of the figure; `progress` is told (done, total) iterations."""
+def run_toy(config: ToyConfig, progress: Progress = lambda done, total: None) -> list[ToyCurve]:
+    """All curves of the figure; `progress` gets (done, total) iterations."""
     jobs = [(name, kernel) for name in FUNCTIONS for kernel in KERNELS]
     length = config.checkpoints[-1]
     return [
@@ -95,9 +115,9 @@ def run_toy(config: ToyConfig, progress: Callable[[int, int], None] = lambda don
     ]
 
 
-def _train(config: ToyConfig, name: str, kernel: str, progress: Callable[[int], None]) -> Curve:
-    p = FUNCTIONS[name]
-    schedule = linear(config.T)
+def _train(config: ToyConfig, name: str, kernel_name: str, progress: Callable[[int], None]) -> ToyCurve:
+    p, toy = FUNCTIONS[name], KERNELS[kernel_name]
+    kernel = toy.kernel(linear(config.T))
     generator = torch.Generator().manual_seed(0)  # data and initial weights are the same for both kernels
     net = SeedsMLP(config.seeds, config.width, config.T, generator)
     optimizer = torch.optim.Adam(net.parameters(), config.lr)
@@ -105,55 +125,30 @@ def _train(config: ToyConfig, name: str, kernel: str, progress: Callable[[int], 
     mse, estimate = [], torch.empty(0)
     for iteration in range(1, config.checkpoints[-1] + 1):
         x = torch.rand(shape, generator=generator)
-        y0 = bernoulli.draw(p(x), generator)
+        y0 = draw(p(x), generator)
         t = torch.randint(1, config.T + 1, shape, generator=generator)
-        if kernel == "bernoulli":
-            y_t, eps = bernoulli.q_sample(schedule, y0, t, generator)
-            loss = total_loss(schedule, net(y_t, t, x), y0, y_t, eps, t)["loss"]
-        else:
-            y_t, eps = gaussian.q_sample(schedule, gaussian.to_signal(y0), t, generator)
-            loss = (net((y_t + 1) / 2, t, x) - eps).square().mean()
+        y_t, eps = kernel.q_sample(y0, t, generator)
+        loss = kernel.loss(net(toy.signal(y_t), t, x), y0, y_t, eps, t)["loss"]
         optimizer.zero_grad()
-        (loss * config.seeds).backward()  # the mean runs over seeds too: each gets the gradient it has alone
+        (loss * config.seeds).backward()  # the mean runs over seeds too: each gets the gradient it has by itself
         optimizer.step()
         if iteration in config.checkpoints:
-            grid = (torch.arange(config.points) + 0.5) / config.points
-            estimate = _estimate(config, net, kernel, grid)
-            mse.append((estimate - p(grid)).square().mean(1))
+            estimate = estimate_probability(config, net, toy)
+            mse.append((estimate - p(config.grid)).square().mean(1))
         progress(iteration)
-    return Curve(name, kernel, config.checkpoints, torch.stack(mse), estimate)
+    return ToyCurve(name, kernel_name, config.checkpoints, torch.stack(mse), estimate)
 
 
 @torch.no_grad()
-def _estimate(config: ToyConfig, net: SeedsMLP, kernel: str, grid: Tensor) -> Tensor:
-    """The mean of `samples` masks at each point `(points,)` -> `(seeds, points)`."""
-    generator = torch.Generator().manual_seed(1)
-    x = grid.repeat(AT_ONCE).expand(config.seeds, -1)
+def estimate_probability(config: ToyConfig, net: SeedsMLP, toy: ToyKernel) -> Tensor:
+    """The mean of `samples` values y0 at each point `(seeds, points)`."""
+    kernel, generator = toy.kernel(linear(config.T)), torch.Generator().manual_seed(1)
+    sampler = replace(toy.sampler, steps=config.steps)
     total = torch.zeros(config.seeds, config.points)
     for first in range(0, config.samples, AT_ONCE):
         count = min(AT_ONCE, config.samples - first)
-        y0 = _sample(config, net, kernel, x[:, : count * config.points], generator)
+        x = config.grid.repeat(count).expand(config.seeds, -1)
+        y_T = kernel.prior(x.shape, generator, x)
+        y0 = sample(kernel, sampler, lambda y_t, t, x=x: net(toy.signal(y_t), t, x), y_T, generator)
         total += y0.reshape(config.seeds, count, config.points).sum(1)
     return total / config.samples
-
-
-def _sample(config: ToyConfig, net: SeedsMLP, kernel: str, x: Tensor, generator: torch.Generator) -> Tensor:
-    """One y0 for each x `(seeds, M)`."""
-    schedule = linear(config.T)
-    # the last step is sampled, so that the mean is a probability; the Gaussian's last step has no noise in it
-    sampler = Sampler(steps=config.steps, last_step="sample")
-    if kernel == "bernoulli":
-        return sample(
-            schedule,
-            sampler,
-            lambda y_t, t: bernoulli.predict_y0(y_t, net(y_t, t, x).sigmoid()),
-            initial_noise(x.shape, generator, x),
-            generator,
-        )
-    return gaussian.sample(
-        schedule,
-        replace(sampler, sigma=0.0),  # DDIM as published
-        lambda y_t, t: net((y_t + 1) / 2, t, x),
-        gaussian.normal(x.shape, generator, x),
-        generator,
-    )

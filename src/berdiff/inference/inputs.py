@@ -1,23 +1,22 @@
 """What to segment: files, folders, globs and stores, as a list of named inputs. Pixels are not read here.
 
-An input's name says where its results go, and seeds its noise. It is the path without suffix, counted from the folder
-or the fixed part of the glob that was given: so it depends on nothing but that argument, and order plays no part.
+An input's name decides where its results go, and seeds its noise. It is the path without suffix, counted from the
+folder or the fixed part of the glob that was given: so it depends on that argument only, and order plays no part.
 """
 
 import glob
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, takewhile
 from pathlib import Path, PurePosixPath
 
-import numpy as np
-
-from berdiff.data import dicom, images, manifest
+from berdiff.data import dicom, manifest
+from berdiff.data.describe import expect
 from berdiff.data.paths import files_under
-from berdiff.data.sources.folder_files import NUMPY, is_nifti, stem
+from berdiff.data.reading import kind_of, stem
 from berdiff.data.store import Store, open_store
+from berdiff.data.subset import choose_cases
 from berdiff.errors import InputError
-from berdiff.inference.result import Kind
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,11 +24,10 @@ class Input:
     """One image or volume: a file, a file for each channel, the slices of a DICOM series, or a case of a store."""
 
     name: str
-    kind: Kind
     paths: tuple[Path, ...]
     store: Store | None = None
     index: int = -1  # in the store
-    error: str = ""  # what is known to be wrong with it already; it is told when its turn comes
+    error: str = ""  # what is known to be wrong with it already; it is reported when its turn comes
 
     @property
     def what(self) -> str:
@@ -40,16 +38,17 @@ class Input:
 
 
 @dataclass(frozen=True)
-class _Found:
+class _File:
     path: Path
     root: Path  # names are counted from here
     listed: bool  # found in a folder, where files that are no images are left alone
 
+    def name(self, stem_of_case: str | None = None) -> str:
+        short = stem(self.path) if stem_of_case is None else stem_of_case
+        return _safe((self.path.parent.relative_to(self.root) / short).as_posix())
 
-_Kinded = tuple[_Found, Kind | None]
 
-
-def find(
+def find_inputs(
     given: Sequence[str | Path],
     channels: Sequence[str] = (),
     split: str = "test",
@@ -58,166 +57,108 @@ def find(
 ) -> list[Input]:
     """The inputs that `given` means, for a model with these channels. What cannot be read becomes an input too, with
     its `error`, so that the others go on. `limit` takes the first so many, of a store's split of one seeded order."""
-    if limit is not None and limit < 1:
-        raise InputError(f"--limit: expected at least 1, found {limit}")
+    expect(given, "INPUT", "at least one image, folder, glob or store")
+    expect(limit is None or limit >= 1, "--limit", "at least 1", limit)
     inputs: list[Input] = []
-    files: list[_Found] = []
+    files: dict[Path, _File] = {}  # each once, though several arguments may mean it
     for argument in map(str, given):
-        if is_store(argument):
-            inputs += _cases(open_store(argument), split, limit, seed)
-        elif not (found := _expand(argument)):
-            inputs.append(Input(_safe(Path(argument).name), "png", (Path(argument),), error=_nothing(argument)))
+        if "://" in argument or (Path(argument) / manifest.NAME).is_file():
+            store = open_store(argument)
+            cases = (case_input(store, int(i)) for i in choose_cases(store, split, limit, seed))
+            inputs += [Input(_safe(case.name), case.paths, store, case.index) for case in cases]
+        elif found := _expand(argument):
+            for file in found:
+                files.setdefault(file.path.resolve(), file)
         else:
-            files += found
-    inputs += _grouped(_once(files), channels)
+            path, expected = Path(argument), "an image, a folder, a glob or a store, found nothing there"
+            if path.is_dir():
+                expected = "a folder with images, found no files in it"
+            inputs.append(Input(_safe(path.name), (path,), error=f"{argument}: expected {expected}"))
+    inputs += _grouped(sorted(files.values(), key=lambda file: (str(file.path.parent), file.path.name)), channels)
     _check_names(inputs)
     return inputs[:limit]
 
 
-def is_store(argument: str) -> bool:
-    return "://" in argument or (Path(argument) / manifest.NAME).is_file()
+def case_input(store: Store, index: int) -> Input:
+    """One case of a store, by its own name."""
+    return Input(str(store.cases.case[index]), (Path(store.address),), store, index)
 
 
-def kind_of(path: Path) -> Kind | None:
-    """By its suffix, or, without a known one, the letters DICM; None for a file that is no image."""
-    suffix = path.suffix.lower()
-    if suffix in images.SUFFIXES:
-        return "png"
-    if is_nifti(path):
-        return "nifti"
-    if suffix == NUMPY:
-        return "npy"
-    return "dicom" if dicom.is_dicom(path) else None
-
-
-def _cases(store: Store, split: str, limit: int | None, seed: int) -> list[Input]:
-    indices = store.indices(split)
-    if not len(indices):
-        raise InputError(f"{store.address}: expected cases in the split {split!r}, found none")
-    if limit is not None:  # as `evaluate` chooses them: smaller subsets lie in larger ones
-        indices = np.sort(indices[np.random.default_rng(seed).permutation(len(indices))[:limit]])
-    address = Path(store.address)
-    return [Input(_safe(str(store.cases.case[i])), "store", (address,), store, int(i)) for i in indices]
-
-
-def _expand(argument: str) -> list[_Found]:
+def _expand(argument: str) -> list[_File]:
     """The files of a path or glob; of a folder, those at any depth."""
     path = Path(argument)
-    if path.is_dir():
-        return [_Found(file, path, True) for file in files_under(path)]
     if path.exists():
-        return [_Found(path, path.parent, False)]
-    if not glob.has_magic(argument):
-        return []
-    fixed = Path(*_until_magic(path.parts))
-    found = []
-    for match in sorted(glob.glob(argument, recursive=True)):
-        if Path(match).is_dir():
-            found += [_Found(file, fixed, True) for file in files_under(Path(match))]
-        else:
-            found.append(_Found(Path(match), fixed, False))
+        root, matches = path if path.is_dir() else path.parent, [argument]
+    else:
+        root = Path(*takewhile(lambda part: not glob.has_magic(part), path.parts))
+        matches = sorted(glob.glob(argument, recursive=True)) if glob.has_magic(argument) else []
+    found: list[_File] = []
+    for match in map(Path, matches):
+        listed = match.is_dir()
+        found += [_File(file, root, listed) for file in (files_under(match) if listed else [match])]
     return found
 
 
-def _until_magic(parts: Iterable[str]) -> list[str]:
-    fixed = []
-    for part in parts:
-        if glob.has_magic(part):
-            break
-        fixed.append(part)
-    return fixed
-
-
-def _nothing(argument: str) -> str:
-    if Path(argument).is_dir():
-        return f"{argument}: expected a folder with images, found no files in it"
-    return f"{argument}: expected an image, a folder, a glob or a store, found nothing there"
-
-
-def _once(files: list[_Found]) -> list[_Found]:
-    """Each file once, though several arguments may mean it, in an order that does not depend on theirs."""
-    first: dict[Path, _Found] = {}
-    for found in files:
-        first.setdefault(found.path.resolve(), found)
-    return sorted(first.values(), key=lambda found: (str(found.path.parent), found.path.name))
-
-
-def _grouped(files: list[_Found], channels: Sequence[str]) -> list[Input]:
+def _grouped(files: list[_File], channels: Sequence[str]) -> list[Input]:
     """Files to inputs: DICOM slices by folder and series, sequences by their common name, the rest one by one."""
     inputs: list[Input] = []
-    for _, of_folder in groupby(files, key=lambda found: found.path.parent):
-        kinds: list[_Kinded] = [(found, kind_of(found.path)) for found in of_folder]
-        slices = [found for found, kind in kinds if kind == "dicom" and found.listed]
-        single: list[_Kinded] = [(found, kind) for found, kind in kinds if not (kind == "dicom" and found.listed)]
-        if slices:
-            inputs += _series(slices)
+    for _, in_folder in groupby(files, key=lambda file: file.path.parent):
+        slices, single = list[_File](), list[_File]()
+        for file in in_folder:
+            kind = kind_of(file.path)
+            if kind is not None:
+                (slices if kind == "dicom" and file.listed else single).append(file)
+            elif not file.listed:
+                expected = "a picture (PNG, JPG, TIFF), NIfTI, DICOM or .npy file, found another kind of file"
+                inputs.append(Input(file.name(), (file.path,), error=f"{file.path}: expected {expected}"))
+        inputs += _series(slices) if slices else []
         if len(channels) > 1:
             sequences, single = _sequences(single, channels)
             inputs += sequences
-        for found, kind in single:
-            if kind is not None:
-                inputs.append(Input(_name(found), kind, (found.path,)))
-            elif not found.listed:
-                inputs.append(Input(_name(found), "png", (found.path,), error=_no_image(found.path)))
+        inputs += [Input(file.name(), (file.path,)) for file in single]
     return inputs
 
 
-def _series(slices: list[_Found]) -> list[Input]:
+def _series(slices: list[_File]) -> list[Input]:
     """The series of one folder, each an input. One unreadable file fails them all: its slice would be missing."""
     folder, root = slices[0].path.parent, slices[0].root
     name = _safe(folder.relative_to(root).as_posix()) or _safe(folder.resolve().name)
     by_series: dict[str, list[Path]] = {}
     try:
-        for found in slices:
-            by_series.setdefault(dicom.read_header(found.path).series_uid, []).append(found.path)
+        for file in slices:
+            by_series.setdefault(dicom.read_header(file.path).series_uid, []).append(file.path)
     except InputError as error:
-        return [Input(name, "dicom", tuple(found.path for found in slices), error=str(error))]
+        return [Input(name, tuple(file.path for file in slices), error=str(error))]
     if len(by_series) == 1:
-        return [Input(name, "dicom", tuple(next(iter(by_series.values()))))]
+        return [Input(name, tuple(paths)) for paths in by_series.values()]
     outer = "" if folder == root else name + "/"
     return [
-        Input(outer + _safe(paths[0].stem if len(paths) == 1 else uid), "dicom", tuple(paths))
+        Input(outer + _safe(paths[0].stem if len(paths) == 1 else uid), tuple(paths))
         for uid, paths in sorted(by_series.items())
     ]
 
 
-def _sequences(single: list[_Kinded], channels: Sequence[str]) -> tuple[list[Input], list[_Kinded]]:
+def _sequences(single: list[_File], channels: Sequence[str]) -> tuple[list[Input], list[_File]]:
     """Inputs of files called CASE_CHANNEL (or nnU-Net's CASE_0000), in the channels' order; and the files left over.
 
     Another file of such a case, like its CASE_seg, is not an image and is left out.
     """
     endings = {f"_{name.lower()}": name for name in channels} | {f"_{i:04d}": n for i, n in enumerate(channels)}
-    cases: dict[str, dict[str, tuple[_Found, Kind]]] = {}
-    rest = []
-    for found, kind in single:
-        ending = next((e for e in endings if stem(found.path).lower().endswith(e)), None)
-        if kind is None or ending is None:
-            rest.append((found, kind))
+    cases: dict[str, dict[str, _File]] = {}
+    rest: list[_File] = []
+    for file in single:
+        ending = next((e for e in endings if stem(file.path).lower().endswith(e)), None)
+        if ending is None:
+            rest.append(file)
         else:
-            cases.setdefault(stem(found.path)[: -len(ending)], {})[endings[ending]] = (found, kind)
-    inputs = []
+            cases.setdefault(stem(file.path)[: -len(ending)], {})[endings[ending]] = file
+    inputs: list[Input] = []
     for case, files in cases.items():
-        first, kind = next(iter(files.values()))
-        missing = [name for name in channels if name not in files]
-        error = ""
-        if missing:
-            error = (
-                f"{first.path.parent / case}: expected the {len(channels)} sequences {', '.join(channels)}, found only "
-                f"{', '.join(name for name in channels if name in files)}"
-            )
-        paths = tuple(files[name][0].path for name in channels if name in files)
-        inputs.append(Input(_name(first, case), kind, paths, error=error))
-    rest = [(found, kind) for found, kind in rest if not any(stem(found.path).startswith(f"{c}_") for c in cases)]
-    return inputs, rest
-
-
-def _no_image(path: Path) -> str:
-    return f"{path}: expected a picture (PNG, JPG, TIFF), NIfTI, DICOM or .npy file, found another kind of file"
-
-
-def _name(found: _Found, without_suffix: str | None = None) -> str:
-    short = stem(found.path) if without_suffix is None else without_suffix
-    return _safe((found.path.parent.relative_to(found.root) / short).as_posix())
+        first, present = next(iter(files.values())), [name for name in channels if name in files]
+        expected = f"the {len(channels)} sequences {', '.join(channels)}, found only {', '.join(present)}"
+        error = "" if len(present) == len(channels) else f"{first.path.parent / case}: expected {expected}"
+        inputs.append(Input(first.name(case), tuple(files[name].path for name in present), error=error))
+    return inputs, [file for file in rest if not any(stem(file.path).startswith(f"{case}_") for case in cases)]
 
 
 def _safe(name: str) -> str:
@@ -230,18 +171,13 @@ def _check_names(inputs: list[Input]) -> None:
     """Results must not overwrite, nor lie inside, each other."""
     by_name: dict[str, Input] = {}
     for item in inputs:
-        if not item.name:
-            raise InputError(f"{item.what}: expected a name to call its results by, found none")
-        if item.name in by_name:
-            raise InputError(
-                f"{item.what}: expected inputs of different names, found {item.name!r} for {by_name[item.name].what} "
-                "too; give the folder that holds both, or segment them into different --out folders"
-            )
-        by_name[item.name] = item
+        expect(item.name, item.what, "a name to call its results by")
+        other = by_name.setdefault(item.name, item)
+        advice = "give the folder that holds both, or segment them into different --out folders"
+        twice = f"{item.name!r} for {other.what} too; {advice}"
+        expect(other is item, item.what, "inputs of different names", twice)
     for item in inputs:
-        for parent in PurePosixPath(item.name).parents:
-            if str(parent) in by_name:
-                raise InputError(
-                    f"{item.what}: expected results that do not lie inside others, found {item.name!r} inside "
-                    f"{str(parent)!r}, the name of {by_name[str(parent)].what}; use different --out folders"
-                )
+        outer = next((by_name[str(p)] for p in PurePosixPath(item.name).parents if str(p) in by_name), None)
+        if outer is not None:
+            inside = f"{item.name!r} inside {outer.name!r}, the name of {outer.what}; use different --out folders"
+            raise InputError(f"{item.what}: expected results that do not lie inside others, found {inside}")

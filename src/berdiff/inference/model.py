@@ -1,155 +1,181 @@
-"""The Python side in three lines: `model = berdiff.load(...)`, `result = model.segment(image)`, `result.saliency`."""
+"""The opened model: `model = berdiff.load(...)`, `result = model.segment(image)`, `result.saliency`."""
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 
-from berdiff.errors import InputError
-from berdiff.inference.draw import Advance, Settings, draw
-from berdiff.inference.inputs import Input, find
-from berdiff.inference.intensity import Intensity
-from berdiff.inference.reading import Opened, from_array, read
+from berdiff import schema
+from berdiff.data.describe import expect
+from berdiff.data.input_spec import InputSpec
+from berdiff.data.store import Store
+from berdiff.device import choose_device
+from berdiff.diffusion.sampler import Sampler
+from berdiff.diffusion.sampling import Callback
+from berdiff.inference.inputs import Input, case_input, find_inputs
+from berdiff.inference.opening import OpenedImage, open_array, open_input
 from berdiff.inference.region import Region
 from berdiff.inference.result import Result
+from berdiff.inference.settings import SegmentSettings, option
+from berdiff.inference.slices import Advance, sample_images
 from berdiff.methods import folder
-from berdiff.methods.sampler import choose_sampler
+from berdiff.methods.base import Segmenter
+from berdiff.methods.sampling import SamplerOptions, choose_sampler
 
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A trained segmenter, and what an image must be like for it."""
+    """A trained segmenter, what an image must look like for it, and what it was trained on."""
 
-    segmenter: Any
+    segmenter: Segmenter
     name: str
-    size: tuple[int, int]  # (H, W) that the network was trained at
-    channels: tuple[str, ...]  # a name for each channel of the image
-    targets: tuple[str, ...]
+    input_spec: InputSpec
+    size: tuple[int, int]  # (H, W) that the network sees at once
     device: str = "cpu"
+    store: str | None = None  # what its run was trained on, where the model lies in a run
+    crop: int | None = None  # pixels per side of the centre to take of a larger store; None: all of it
 
     def segment(
         self,
         image: Any,
         n: int = 16,
         *,
-        steps: int | Sequence[int] | None = None,
-        sampler: Literal["ddim", "ddpm"] | None = None,
-        posterior: Literal["soft", "marginal"] | None = None,
-        last_step: Literal["threshold", "sample"] | None = None,
-        latent: Literal["pixel", "shared"] | None = None,
         seed: int = 0,
         center: Sequence[int] | None = None,
         box: Sequence[int] | None = None,
-        slices: tuple[int | None, int | None] | None = None,
+        slices: str | tuple[int | None, int | None] | None = None,
         pad: bool = False,
         overlap: float = 0.25,
         window: tuple[float, float] | None = None,
-        spacing: Sequence[float] | None = None,
+        spacing_mm: Sequence[float] | None = None,
         name: str = "image",
         batch_size: int = 16,
+        callback: Callback | None = None,
+        **sampler_options: Any,
     ) -> Result:
         """n masks of one image or volume: a path, or an array or tensor (H, W), (Z, H, W), or with channels first.
 
-        8-bit values are divided by 255; floats in [0, 1] are taken as they are; others by the model's own window or
-        scale, or by `window`. `spacing` (mm along the last axes) and `name` (which seeds the noise) are for arrays;
-        a file has its own. `center`, `box`, `slices` choose a region; `pad` lets a smaller image in. `steps` (how many,
-        or the steps themselves), `sampler`, `posterior`, `last_step`, `latent`: None is the model's own.
+        8-bit values are divided by 255; floats in [0, 1] are taken as they are; others by the model's own intensity
+        rule, or by `window`. `spacing_mm` (along the last axes) and `name` (which seeds the noise) are for arrays; a
+        file has its own. `center`, `box`, `slices` choose a region; `pad` accepts a smaller image. `callback` runs
+        after each step. The options of `Sampler` (steps, rule, posterior, sigma, spacing, last_step, noise) replace the
+        model's own.
         """
-        region = Region(_whole(center), _whole(box), slices, pad)
-        asked = {"rule": sampler, "posterior": posterior, "last_step": last_step, "latent": latent}
-        chosen = choose_sampler(self.segmenter, steps, **asked)
-        settings = Settings(n, chosen, seed, region, overlap, batch_size)
-        opened = self.open(image, window, spacing, name, region)
-        return self.results([opened], settings)[0]
+        known = [field.name for field in fields(Sampler)]
+        if unknown := sorted(set(sampler_options) - set(known)):
+            raise TypeError(f"segment: expected sampler options among {', '.join(known)}, found {', '.join(unknown)}")
+        if isinstance(slices, tuple):
+            slices = ":".join("" if end is None else str(end) for end in slices)
+        around, inside = (None if of is None else tuple(map(int, of)) for of in (center, box))
+        region, options = Region(around, inside, slices, pad), SamplerOptions(**sampler_options)
+        settings = SegmentSettings(n, seed, options, region, window, overlap, batch_size)
+        self.check(settings)
+        opened = self.open(image, settings, spacing_mm, name)
+        return self.results([opened], settings, callback=callback)[0]
+
+    def check(self, settings: SegmentSettings) -> Sampler | None:
+        """The sampler that is meant. InputError where settings make no sense or do not fit the model."""
+        schema.check(settings, SegmentSettings, option)
+        return choose_sampler(self.segmenter, settings.sampler)
 
     def open(
         self,
         image: Any,
-        window: tuple[float, float] | None = None,
-        spacing: Sequence[float] | None = None,
+        settings: SegmentSettings,
+        spacing_mm: Sequence[float] | None = None,
         name: str = "image",
-        region: Region | None = None,
-    ) -> Opened:
-        """Read a path, an `Input` or an array as this model wants to see it."""
-        intensity = Intensity.of(self.segmenter.about, window, region)
+    ) -> OpenedImage:
+        """A path, an `Input`, an array or a tensor as this model wants to see it."""
         if isinstance(image, str | Path):
-            found = find([image], self.channels)
-            if len(found) != 1:
-                names = ", ".join(item.name for item in found[:3])
-                raise InputError(f"{image}: expected one image or volume, found {len(found)} ({names}, ...)")
+            found = find_inputs([image], self.input_spec.channels)
+            names = ", ".join(item.name for item in found[:3])
+            expect(len(found) == 1, image, "one image or volume", f"{len(found)} ({names}, ...)")
             image = found[0]
         if isinstance(image, Input):
-            return read(image, len(self.channels), intensity, self.channels)
+            return open_input(image, self.input_spec, settings)
         if isinstance(image, torch.Tensor):
             image = image.detach().cpu().numpy()
-        return from_array(image, len(self.channels), intensity, name, spacing)
+        return open_array(image, self.input_spec, settings, name, spacing_mm)
 
     def results(
-        self, images: Sequence[Opened], settings: Settings, advance: Advance = lambda slices: None
+        self,
+        images: Sequence[OpenedImage],
+        settings: SegmentSettings,
+        advance: Advance = lambda slices: None,
+        callback: Callback | None = None,
     ) -> list[Result]:
-        """The results of opened images, drawn together."""
-        samples = draw(self.segmenter, images, self.size, settings, self.device, advance)
-        return [self._result(image, of, settings) for image, of in zip(images, samples, strict=True)]
+        """The results of opened images, sampled together."""
+        sampler = self.check(settings)
+        each = sample_images(self.segmenter, images, self.size, settings, sampler, self.device, advance, callback)
+        results: list[Result] = []
+        for image, samples in zip(images, each, strict=True):
+            shape = image.image.shape[1:]
+            ranges = settings.region.ranges(shape, self.size, image.what)
+            roi = None if ranges == tuple((0, length) for length in shape) else ranges
+            notes = tuple(dict.fromkeys([*self.input_spec.notes, *image.notes]))  # each once, in order
+            new = {"samples": samples, "targets": self.input_spec.targets, "settings": self.identity(settings)}
+            results.append(Result(**{**vars(image), "notes": notes}, **new, roi=roi))
+        return results
 
-    def _result(self, image: Opened, samples: np.ndarray, settings: Settings) -> Result:
-        shape = image.image.shape[1:]
-        ranges = settings.region.ranges(shape, self.size, image.what)
-        whole = all(of == (0, length) for of, length in zip(ranges, shape, strict=True))
-        notes = dict.fromkeys([*(self.segmenter.about.get("notes") or ()), *image.notes])  # each once, in order
-        return Result(
-            name=image.name,
-            samples=samples,
-            image=image.image,
-            spacing=image.spacing,
-            source=image.source,
-            targets=self.targets,
-            roi=None if whole else ranges,
-            readers=image.readers,
-            settings={"model": self.name, "weights_sha256": self.segmenter.weights_sha256, **plain(settings)},
-            notes=tuple(notes),
-        )
+    def case_results(
+        self,
+        store: Store,
+        indices: Sequence[int] | np.ndarray,
+        settings: SegmentSettings,
+        progress: Callable[[int, int], None] = lambda done, total: None,
+    ) -> list[Result]:
+        """The results of cases of a store, one by one: of the centre, as large as the model.
+
+        Noise is seeded by the cases' names, so the masks are those of an evaluation.
+        """
+        settings = replace(settings, region=Region(center=(store.size[0] // 2, store.size[1] // 2)))
+        results: list[Result] = []
+        for index in indices:
+            opened = self.open(case_input(store, int(index)), settings)
+            results += self.results([opened], settings)
+            progress(len(results), len(indices))
+        return results
+
+    def identity(self, settings: SegmentSettings) -> dict[str, Any]:
+        """Everything that the masks depend on but the image, in plain JSON types."""
+        named = {"model": self.name, "weights_sha256": self.segmenter.weights_sha256, "size": self.size}
+        values = {**named, **asdict(settings), "sampler": self.check(settings)}
+        del values["batch_size"]
+        return schema.plain(values)
 
 
-def load(path_or_name: str | Path, device: str = "cpu", size: tuple[int, int] | None = None) -> Model:
+def load(path_or_name: str | Path, device: str = "auto", size: tuple[int, int] | None = None) -> Model:
     """A model by its folder, the folder of its run, or the name of bundled weights.
 
     `size` (H, W) is what the network sees at once; without it, what the weights were trained at.
     """
+    device = choose_device(device)
     path = folder.resolve(path_or_name)
     segmenter = folder.load(path, device)
-    about, network = segmenter.about, segmenter.config()["network"]
-    size = size or about.get("size")
-    if size is None:
-        raise InputError(
-            f"{path}: expected a model that says its size (about.size in config.json) or --size, found none"
-        )
-    stride = getattr(segmenter.network, "stride", 1)
-    if min(size) < 1 or size[0] % stride or size[1] % stride:
-        raise InputError(f"--size: expected height and width in multiples of {stride}, found {size[0]} {size[1]}")
-    channels = _names(about.get("channels"), network["image_channels"], "channel", path)
-    targets = _names(about.get("targets"), network["targets"], "target", path)
-    resolved = path.resolve()
-    name = resolved.parent.name if resolved.name == "model" else resolved.name
-    return Model(segmenter, name, (size[0], size[1]), channels, targets, device)
+    spec, stride = segmenter.input_spec, segmenter.stride
+    size = size or spec.size
+    fits = min(size) > 0 and not any(side % stride for side in size)
+    expect(fits, "--size", f"height and width in multiples of {stride}", f"{size[0]} {size[1]}")
+    place = path.resolve()
+    run = place.parent if place.name == "model" else None
+    name = (run or place).name
+    if run is None or not (run / "config.json").is_file():
+        return Model(segmenter, name, spec, size, device, crop=min(spec.size))
+    data = schema.read(run / "config.json", _RunFile, "the configuration of a run").data
+    return Model(segmenter, name, spec, size, device, data.store, data.crop)
 
 
-def plain(settings: Settings) -> dict[str, Any]:
-    """Settings that change the masks, in plain JSON types."""
-    values = asdict(settings)
-    del values["batch_size"]
-    return values
+@dataclass(frozen=True)
+class _RunData:
+    store: str | None
+    crop: int | None
 
 
-def _whole(numbers: Sequence[int] | None) -> tuple[int, ...] | None:
-    return None if numbers is None else tuple(int(number) for number in numbers)
+@dataclass(frozen=True)
+class _RunFile:
+    """What is needed here of a run's config.json."""
 
-
-def _names(given: list[str] | None, count: int, what: str, path: Path) -> tuple[str, ...]:
-    if given is None:
-        return (what,) if count == 1 else tuple(f"{what}{i}" for i in range(count))
-    if len(given) != count:
-        raise InputError(f"{path}: expected {count} {what} names in about, found {len(given)}")
-    return tuple(given)
+    data: _RunData

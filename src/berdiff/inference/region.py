@@ -1,40 +1,60 @@
-"""Which part of an image is segmented: all of it, or a region of interest."""
+"""Which part of an image is segmented: all of it, or a region of interest. No torch here: the command line reads it."""
 
 from dataclasses import dataclass
+from typing import Annotated
+
+from tyro.conf import arg
 
 from berdiff.errors import InputError
-from berdiff.inference.result import Range
+from berdiff.schema import Settings
 
+Range = tuple[int, int]  # [first, last + 1)
 Size = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Region:
-    """What was asked for. Places count from 0 in the image as it is shown: of a volume, in the upright slices."""
+class Region(Settings):
+    """What is segmented; default: all. Places count from 0 in the image as shown, in the upright slices of a volume."""
 
-    center: tuple[int, ...] | None = None  # (row, column) or (slice, row, column): a region of the network's size
-    box: tuple[int, ...] | None = None  # (row, column) first and one past the last; or (slice, row, column) twice
-    slices: tuple[int | None, int | None] | None = None  # of a volume, first and one past the last
-    pad: bool = False  # zeros around an image that is smaller than the network
+    center: Annotated[tuple[int, ...] | None, arg(metavar="[Z] Y X")] = None
+    """segment a region of the network's size around this point; of a volume in all slices, or in slice Z"""
+    box: Annotated[tuple[int, ...] | None, arg(metavar="[Z0] Y0 X0 [Z1] Y1 X1")] = None
+    """segment this region; the ends are one past the last pixel"""
+    slices: Annotated[str | None, arg(metavar="A:B")] = None
+    """segment only these slices of a volume, counted from 0 at the feet; either may be left out"""
+    pad: bool = False  # put zeros around images that are smaller than the network
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         if self.center is not None and self.box is not None:
-            raise InputError("--center: expected no --box beside it, found both")
+            raise InputError("center: expected no --box beside it, found both")
         if self.center is not None and len(self.center) not in (2, 3):
-            raise InputError(f"--center: expected Y X or Z Y X, found {len(self.center)} numbers")
+            raise InputError(f"center: expected Y X or Z Y X, found {len(self.center)} numbers")
         if self.box is not None and len(self.box) not in (4, 6):
-            raise InputError(f"--box: expected Y0 X0 Y1 X1 or Z0 Y0 X0 Z1 Y1 X1, found {len(self.box)} numbers")
-        three = len(self.center or ()) == 3 or len(self.box or ()) == 6
-        if three and self.slices is not None:
-            raise InputError("--slices: expected no slice in --center or --box beside it, found both")
+            raise InputError(f"box: expected Y0 X0 Y1 X1 or Z0 Y0 X0 Z1 Y1 X1, found {len(self.box)} numbers")
+        if self._names_slices and self.slices is not None:
+            raise InputError("slices: expected no slice in --center or --box beside it, found both")
+        self._slice_ends()
+
+    @property
+    def _names_slices(self) -> bool:
+        """Whether the centre or the box does."""
+        return len(self.center or ()) == 3 or len(self.box or ()) == 6
+
+    def _slice_ends(self) -> tuple[int | None, int | None]:
+        """A and B of `slices`, None where it is left out."""
+        first, colon, last = (self.slices or ":").partition(":")
+        if not colon or not all(end.isdecimal() for end in (first, last) if end):
+            expected = "A:B with whole numbers, either of which may be left out"
+            raise InputError(f"slices: expected {expected}, found {self.slices!r}")
+        return (int(first) if first else None), (int(last) if last else None)
 
     def ranges(self, shape: tuple[int, ...], size: Size, what: str) -> tuple[Range, ...]:
-        """The part of a 2D image `(H, W)` or a volume `(Z, H, W)`, a range for each axis.
+        """The part of a 2D image `(H, W)` or a volume `(Z, H, W)`, one range per axis; `what` names it in errors.
 
         Rows and columns are at least `size` where the image is: a smaller box is widened around its middle.
         """
         slices = (self.slice_range(shape[0], what),) if len(shape) == 3 else ()
-        if len(shape) == 2 and (self.slices or len(self.center or ()) == 3 or len(self.box or ()) == 6):
+        if len(shape) == 2 and (self.slices or self._names_slices):
             raise InputError(f"{what}: expected a volume for a choice of slices, found a 2D image")
         if not self.pad and (shape[-2] < size[0] or shape[-1] < size[1]):
             raise InputError(
@@ -48,11 +68,9 @@ class Region:
             first, last = self.center[0], self.center[0] + 1
         elif self.box is not None and len(self.box) == 6:
             first, last = self.box[0], self.box[3]
-        elif self.slices is not None:
-            first = self.slices[0] or 0
-            last = depth if self.slices[1] is None else min(self.slices[1], depth)
         else:
-            first, last = 0, depth
+            first, last = self._slice_ends()
+            first, last = first or 0, depth if last is None else min(last, depth)
         return _inside(first, last, depth, "slices", what)
 
     def _plane_range(self, axis: int, length: int, size: int, what: str) -> Range:

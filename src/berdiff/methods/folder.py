@@ -1,86 +1,41 @@
 """A model as a folder: `config.json` (what it is) and `model.safetensors` (its weights). No code is in either.
 
-The configuration's `about` says what the weights were trained on, so that an image can be shown to them as they know
-it: `size` [H, W], `channels` and `targets` (names), `window` [low, high] of a raw CT in Hounsfield units or null,
-`scale`, `tails` and `field` for other values (see `inference.intensity`), `data` (the source's name) and `notes`. Each
-may be missing.
+config.json, format 2: `model` (the method's configuration), `input_spec` (what an image must look like for it) and
+`weights_sha256`. Format 1, of 0.1.0, still opens.
 """
 
 import hashlib
-import json
-from collections.abc import Callable
-from math import isfinite
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
-from torch import nn
+from safetensors.torch import load_file, save_file  # pyright: ignore  # partly typed
+from torch import Tensor
 
-from berdiff.diffusion.sampling import Sampler
-from berdiff.diffusion.schedule import make_schedule
+from berdiff import schema
+from berdiff.data.describe import expect
+from berdiff.data.input_spec import InputSpec, from_format_1
 from berdiff.errors import InputError
 from berdiff.files import whole_file, write_text
-from berdiff.methods.berdiff import BerDiff
-from berdiff.methods.gaussian import GaussianDiff
-from berdiff.methods.unet import PlainUNet
-from berdiff.networks.build import make_network
+from berdiff.methods.base import Segmenter
+from berdiff.methods.config import MethodConfig, from_plain, to_plain
+from berdiff.methods.diffusion_config import DiffusionConfig
 
-FORMAT = 1
-WEIGHTS = Path(__file__).parents[1] / "weights"  # a folder for each bundled model: config, weights, model card
-
-
-def _sampler(config: dict[str, Any]) -> Sampler:
-    sampler = dict(config["sampler"])
-    if isinstance(sampler["steps"], list):
-        sampler["steps"] = tuple(sampler["steps"])
-    return Sampler(**sampler)
+CONFIG, WEIGHTS = "config.json", "model.safetensors"
+BUNDLED = Path(__file__).parents[1] / "weights"  # a folder for each bundled model: config, weights, model card
 
 
-def _build_berdiff(config: dict[str, Any]) -> BerDiff:
-    return BerDiff(
-        make_network(**config["network"]),
-        make_schedule(**config["schedule"]),
-        target=config["target"],
-        lambda_kl=config["lambda_kl"],
-        lambda_bce=config["lambda_bce"],
-        posterior=config["posterior"],
-        time_sampling=config["time_sampling"],
-        masks_per_image=config.get("masks_per_image", 1),
-        sampler=_sampler(config),
-    )
+@dataclass(frozen=True)
+class ModelFile(schema.Settings):
+    """config.json."""
 
-
-def _build_gaussian(config: dict[str, Any]) -> GaussianDiff:
-    return GaussianDiff(
-        make_network(**config["network"]),
-        make_schedule(**config["schedule"]),
-        target=config["target"],
-        time_sampling=config["time_sampling"],
-        masks_per_image=config["masks_per_image"],
-        sampler=_sampler(config),
-    )
-
-
-def _build_unet(config: dict[str, Any]) -> PlainUNet:
-    return PlainUNet(make_network(**config["network"]))
-
-
-# what one trains and samples, by the name in config.json
-METHODS: dict[str, Callable[[dict[str, Any]], nn.Module]] = {
-    "berdiff": _build_berdiff,
-    "gaussian": _build_gaussian,
-    "unet": _build_unet,
-}
-
-
-def build(config: dict[str, Any]) -> Any:
-    """A `Segmenter` with fresh weights from its `config()`."""
-    method = config.get("method")
-    if method not in METHODS:
-        raise InputError(f"method: expected one of {', '.join(METHODS)}, found {method!r}")
-    return METHODS[method](config)
+    format: Literal[2]
+    model: dict[str, Any]
+    input_spec: InputSpec
+    weights_sha256: str
 
 
 def resolve(path_or_name: str | Path) -> Path:
@@ -92,109 +47,96 @@ def resolve(path_or_name: str | Path) -> Path:
         return path
     names = bundled()
     if str(path_or_name) in names:
-        return WEIGHTS / str(path_or_name)
-    known = f" or one of the names {', '.join(names)}" if names else ""
-    raise InputError(f"{path}: expected the folder of a run or of a model{known}, found none")
+        return BUNDLED / str(path_or_name)
+    raise InputError(f"{path}: expected the folder of a run or of a model, or one of {', '.join(names)}, found none")
 
 
 def bundled() -> list[str]:
     """The names of the weights that come with the package."""
-    return sorted(file.parent.name for file in WEIGHTS.glob("*/config.json"))
+    return sorted(file.parent.name for file in BUNDLED.glob(f"*/{CONFIG}"))
 
 
-def save(segmenter: Any, folder: str | Path, about: dict[str, Any] | None = None) -> None:
-    """Write a model folder; `about` None means what the segmenter itself has.
+def save(segmenter: Segmenter, folder: str | Path, weights: Mapping[str, Tensor] | None = None) -> None:
+    """Write a model folder, with the segmenter's own weights or others of its shape, and its sampler of now.
 
     The weights are renamed into place first: a config always finds the weights it names.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    about = getattr(segmenter, "about", {}) if about is None else about
-    config = {"format": FORMAT, **segmenter.config(), "about": about}
-    weights = folder / "model.safetensors"
-    with whole_file(weights) as part:
-        save_file({name: value.contiguous() for name, value in segmenter.state_dict().items()}, part)
-    config["weights_sha256"] = _sha256(weights)
-    write_text(folder / "config.json", json.dumps(config, indent=2) + "\n")
+    config = segmenter.config
+    if isinstance(config, DiffusionConfig) and segmenter.sampler is not None:
+        config = replace(config, sampler=segmenter.sampler)
+    with whole_file(folder / WEIGHTS) as part:
+        save_file({name: value.contiguous() for name, value in (weights or segmenter.state_dict()).items()}, part)
+    content = ModelFile(2, to_plain(config), segmenter.input_spec, sha256(folder / WEIGHTS))
+    write_text(folder / CONFIG, schema.dump(content))
 
 
-def load(folder: str | Path, device: str = "cpu") -> Any:
-    """The `Segmenter` of a model folder (or of what `resolve` takes), ready to sample, with `about` (a dict) and
-    `weights_sha256`.
+def load(folder: str | Path, device: str = "cpu") -> Segmenter:
+    """The segmenter of a model folder (or of what `resolve` takes), ready to sample.
 
     Anything wrong with the folder is one `InputError`.
     """
-    _check_device(device)
     folder = resolve(folder)
-    config_file, weights = folder / "config.json", folder / "model.safetensors"
-    for file in (config_file, weights):
-        if not file.is_file():
-            raise InputError(f"{folder}: expected a model folder with {file.name}, found none")
+    file, weights = folder / CONFIG, folder / WEIGHTS
+    for needed in (file, weights):
+        expect(needed.is_file(), folder, f"a model folder with {needed.name}")
+    model, spec, digest = read_config(file)
+    expect(sha256(weights) == digest, weights, f"the weights that {file.name} names", "altered ones")
     try:
-        config = json.loads(config_file.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise InputError(f"{config_file}: expected JSON, found {error}") from error
-    if not isinstance(config, dict) or config.get("format") != FORMAT:
-        found = config.get("format") if isinstance(config, dict) else type(config).__name__
-        raise InputError(f"{config_file}: expected a model of format {FORMAT}, found {found!r}")
-    if _sha256(weights) != config.get("weights_sha256"):
-        raise InputError(f"{weights}: expected the weights that {config_file.name} names, found altered ones")
-    try:
-        segmenter = build(config)
+        segmenter = model.build(spec)
         segmenter.load_state_dict(load_file(weights))
-    except (KeyError, TypeError) as error:
-        raise InputError(f"{config_file}: expected a complete configuration, found a wrong entry: {error}") from error
     except (ValueError, RuntimeError, SafetensorError) as error:
         raise InputError(f"{folder}: expected weights that fit the configuration, found: {error}") from error
-    segmenter.about = _about(config, config_file)
-    segmenter.weights_sha256 = config["weights_sha256"]
-    segmenter.to(memory_format=torch.channels_last)  # the faster one without gradients
+    segmenter.weights_sha256 = digest
+    segmenter.to(memory_format=torch.channels_last)  # pyright: ignore  # the faster one without gradients
     return segmenter.to(device).eval()
 
 
-def _check_device(device: str) -> None:
-    try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:  # torch asserts where it was built without CUDA
-        reason = str(error).splitlines()[0]
-        raise InputError(f"--device: expected a device of this machine, found {device!r} ({reason})") from error
+def read_config(file: Path) -> tuple[MethodConfig, InputSpec, str]:
+    """(the method's configuration, the input spec, the SHA-256 of the weights) of a config.json."""
+    content = schema.read_json(file, "the configuration of a model")
+    if isinstance(content, dict) and content.get("format") == 1:  # pyright: ignore[reportUnknownMemberType]
+        content = _from_format_1(content, file)  # pyright: ignore[reportUnknownArgumentType]
+
+    def name(place: str) -> str:
+        return f"{file}: {place}" if place else str(file)
+
+    found = schema.parse(ModelFile, content, name)
+    model = from_plain(found.model, lambda place: name(f"model.{place}".rstrip(".")))
+    return model, found.input_spec, found.weights_sha256
 
 
-def _about(config: dict[str, Any], file: Path) -> dict[str, Any]:
-    """What the weights were trained on, every entry of the kind it must be."""
-    about = config.get("about", {})
-    if not isinstance(about, dict):
-        raise InputError(f"{file}: expected an object under about, found {type(about).__name__}")
-    for name, (right, kind) in _ABOUT.items():
-        value = about.get(name)
-        if value is not None and not right(value):
-            raise InputError(f"{file}: expected about.{name} to be {kind}, found {value!r}")
-    return about
+def copy_weights(segmenter: Segmenter, path_or_name: str) -> None:
+    """Give it the weights of another model of the same architecture, to train on from there."""
+    other = load(path_or_name)
+    ours, theirs = ({k: tuple(v.shape) for k, v in of.state_dict().items()} for of in (segmenter, other))
+    if ours != theirs:
+        odd = min(set(ours.items()) ^ set(theirs.items()))[0]
+        raise InputError(
+            f"--init: expected a model with the weights of this network, found another {odd} in {path_or_name}"
+        )
+    segmenter.load_state_dict(other.state_dict())
 
 
-def _texts(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(text, str) for text in value)
-
-
-def _numbers(value: Any) -> bool:
-    plain = isinstance(value, list) and all(isinstance(n, int | float) and not isinstance(n, bool) for n in value)
-    return plain and len(value) == 2 and all(map(isfinite, value))
-
-
-_SCALES = ("auto", "dtype", "percentiles", "brain", "minmax")
-_ABOUT: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "size": (lambda v: _numbers(v) and all(isinstance(n, int) and n > 0 for n in v), "[height, width]"),
-    "channels": (_texts, "a list of names"),
-    "targets": (_texts, "a list of names"),
-    "window": (lambda v: _numbers(v) and v[0] < v[1], "[low, high]"),
-    "scale": (lambda v: v in _SCALES, f"one of {', '.join(_SCALES)}"),
-    "field": (lambda v: isinstance(v, int) and v > 0, "a number of pixels"),
-    "tails": (lambda v: isinstance(v, int | float) and 0 <= v < 50, "a percentage below 50"),
-    "data": (lambda v: isinstance(v, str), "a text"),
-    "notes": (_texts, "a list of texts"),
-}
-
-
-def _sha256(path: Path) -> str:
+def sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _from_format_1(old: Mapping[str, Any], file: Path) -> dict[str, Any]:
+    """What 0.1.0 wrote, in the words of now; what is wrong with it is found by the checks of format 2."""
+    try:
+        model: dict[str, Any] = {"method": old["method"], "preset": old["network"]["preset"]}
+        if old["method"] != "unet":
+            noise = {"pixel": "independent", "shared": "shared"}
+            sampler = dict(old["sampler"])
+            sampler["noise"] = noise[sampler.pop("latent", "pixel")]
+            model |= {"schedule": old["schedule"]["name"], "T": old["schedule"]["T"], "prediction": old["target"]}
+            model |= {"masks_per_image": old.get("masks_per_image", 1), "time_sampling": old["time_sampling"]}
+            model |= {name: old[name] for name in ("lambda_kl", "lambda_bce", "posterior") if name in old}
+            model["sampler"] = sampler
+        spec = from_format_1(old.get("about") or {}, old["network"]["image_channels"], old["network"]["targets"])
+        return {"format": 2, "model": model, "input_spec": spec, "weights_sha256": old.get("weights_sha256")}
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InputError(f"{file}: expected a complete configuration, found a wrong entry: {error}") from error

@@ -1,21 +1,11 @@
 """GED, HM-IoU, Dice and calibration, by written conventions (docs/metrics.md).
 
-samples `(B, n, K, H, W)` and masks `(B, R, K, H, W)` of 0 and 1 -> one value a case and target, `(B, K)`. The classes
+samples `(B, n, K, H, W)` and masks `(B, R, K, H, W)` of 0 and 1 -> one value per case and target, `(B, K)`. The classes
 that gather cases over batches and processes are in `berdiff.metrics.streaming`.
 """
 
 from berdiff.metrics.pairs import Pairs, d_max, ged, ged_unbiased, hm_iou
-from berdiff.metrics.votes import (
-    Votes,
-    brier,
-    dice,
-    dice_counts,
-    dice_from_counts,
-    ece,
-    nll,
-    saliency,
-    soft_dice,
-)
+from berdiff.metrics.votes import Votes, brier, dice, dice_counts, dice_from_counts, ece, nll, saliency, soft_dice
 
 __all__ = [
     "Pairs",

@@ -7,9 +7,9 @@ from berdiff.errors import InputError
 
 
 def check(samples: Tensor, masks: Tensor, raters: Tensor | None) -> Tensor:
-    """Raise unless samples `(B, n, K, H, W)` and masks `(B, R, K, H, W)` fit; return the readers of each case `(B,)`.
+    """Raise unless samples `(B, n, K, H, W)` and masks `(B, R, K, H, W)` fit; return the raters of each case `(B,)`.
 
-    A case with fewer readers than R is padded with empty masks; `raters` says how many of its masks count, from the
+    A case with fewer raters than R is padded with empty masks; `raters` says how many of its masks count, from the
     first on. None: all R of every case.
     """
     for name, x, count in (("samples", samples, "n"), ("masks", masks, "R")):
@@ -30,11 +30,11 @@ def check(samples: Tensor, masks: Tensor, raters: Tensor | None) -> Tensor:
     raters = torch.as_tensor(raters).cpu()
     if raters.shape != (len(masks),) or raters.is_floating_point():
         raise InputError(
-            f"raters: expected {len(masks)} whole numbers, one a case, found {raters.dtype} {tuple(raters.shape)}"
+            f"raters: expected {len(masks)} whole numbers, one per case, found {raters.dtype} {tuple(raters.shape)}"
         )
     if len(raters) and (int(raters.min()) < 1 or int(raters.max()) > most):
         low, high = int(raters.min()), int(raters.max())
-        raise InputError(f"raters: expected 1 to {most} raters a case, found {low} to {high}")
+        raise InputError(f"raters: expected 1 to {most} raters per case, found {low} to {high}")
     return raters.to(torch.int64)
 
 

@@ -1,6 +1,6 @@
-"""Metrics that compare masks two by two: GED, HM-IoU and D_max, all from one matrix of overlaps a case.
+"""Metrics that compare masks two by two: GED, HM-IoU and D_max, all from one matrix of overlaps per case.
 
-No pair is ever visited in Python. The intersections of all n samples and R readers are one matrix product of the masks
+No pair is ever visited in Python. The intersections of all n samples and R raters are one matrix product of the masks
 with themselves, and only over the pixels that any of the masks touches: the others add nothing to any intersection or
 area, and in medical images they are most of the picture. Everything happens on the CPU, where the assignment of HM-IoU
 is solved anyway.
@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 import torch
-from scipy.optimize import linear_sum_assignment
+from scipy.optimize import linear_sum_assignment  # pyright: ignore  # no type stubs
 from torch import Tensor
 
 from berdiff.errors import InputError
@@ -24,11 +24,11 @@ EXACT_IN_FLOAT32 = 2**24
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """All overlaps of B cases and K targets. Index 0..n-1 of the last two axes are samples, the rest are readers."""
+    """All overlaps of B cases and K targets. Index 0..n-1 of the last two axes are samples, the rest are raters."""
 
     intersections: np.ndarray  # (B, K, n + R, n + R), pixels; the diagonal holds the areas
     n: int
-    raters: np.ndarray  # (B,): how many of the R readers a case has
+    raters: np.ndarray  # (B,): how many of the R raters a case has
 
     @classmethod
     def of(cls, samples: Tensor, masks: Tensor, raters: Tensor | None = None) -> "Pairs":
@@ -37,9 +37,8 @@ class Pairs:
         s, y = _flat(as_bytes(samples, "samples")), _flat(as_bytes(masks, "masks"))
         (b, k, n, _), r = s.shape, y.shape[2]
         intersections = np.empty((b, k, n + r, n + r))
-        for i in range(b):
-            for j in range(k):
-                intersections[i, j] = _overlaps(s[i, j], y[i, j])
+        for place in np.ndindex(b, k):
+            intersections[place] = _overlaps(s[place], y[place])
         return cls(intersections, n, raters.numpy())
 
     @cached_property
@@ -51,12 +50,12 @@ class Pairs:
 
     @cached_property
     def _weight(self) -> np.ndarray:
-        """(B, R): 1 / readers for the readers of a case, 0 for the padding."""
-        most = self.intersections.shape[-1] - self.n
-        return (np.arange(most) < self.raters[:, None]) / self.raters[:, None]
+        """(B, R): 1 / raters for the raters of a case, 0 for the padding."""
+        rater = np.arange(int(self.intersections.shape[-1]) - self.n)
+        return np.asarray((rater < self.raters[:, None]) / self.raters[:, None])
 
     def d_sy(self, first: int | None = None) -> np.ndarray:
-        """(B, K): mean distance 1 - IoU of a sample to a reader, over the first samples (None: all)."""
+        """(B, K): mean distance 1 - IoU of a sample to a rater, over the first samples (None: all)."""
         iou = self.iou[:, :, : self._first(first), self.n :].mean(-2)
         return 1 - np.einsum("bkr,br->bk", iou, self._weight)
 
@@ -67,7 +66,7 @@ class Pairs:
 
     @cached_property
     def d_yy(self) -> np.ndarray:
-        """(B, K): mean distance of two readers over ALL pairs, each with itself included."""
+        """(B, K): mean distance of two raters over ALL pairs, each with itself included."""
         iou = self.iou[:, :, self.n :, self.n :]
         return 1 - np.einsum("bkqr,bq,br->bk", iou, self._weight, self._weight)
 
@@ -92,7 +91,7 @@ class Pairs:
         return out
 
     def d_max(self, first: int | None = None) -> np.ndarray:
-        """(B, K): each reader's best Dice among the samples, averaged over the readers."""
+        """(B, K): each rater's best Dice among the samples, averaged over the raters."""
         s = self._first(first)
         area = np.diagonal(self.intersections, axis1=-2, axis2=-1)
         total = area[..., :s, None] + area[..., None, self.n :]
@@ -135,7 +134,7 @@ def _overlaps(s: np.ndarray, y: np.ndarray) -> np.ndarray:
     # bits of several masks joined: above 1 if any of them is
     if len(where) and touched[where].view(np.uint8).max() > 1:
         name, x = ("samples", s) if pixels[: len(s)].max() > 1 else ("masks", y)
-        raise not_binary(torch.from_numpy(x.view(np.uint8)), name)
+        raise not_binary(torch.as_tensor(x.view(np.uint8)), name)
     pixels = pixels.astype(np.float32 if pixels.shape[1] < EXACT_IN_FLOAT32 else np.float64)
     return pixels @ pixels.T
 
@@ -150,19 +149,19 @@ def _ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
 
 def ged(samples: Tensor, masks: Tensor, raters: Tensor | None = None) -> Tensor:
     """Squared generalised energy distance with d = 1 - IoU, over all pairs: `(B, K)` float64 on the CPU."""
-    return torch.from_numpy(Pairs.of(samples, masks, raters).ged())
+    return torch.as_tensor(Pairs.of(samples, masks, raters).ged())
 
 
 def ged_unbiased(samples: Tensor, masks: Tensor, raters: Tensor | None = None) -> Tensor:
     """GED with the samples' own term over distinct pairs; its expectation does not depend on n >= 2: `(B, K)`."""
-    return torch.from_numpy(Pairs.of(samples, masks, raters).ged_unbiased())
+    return torch.as_tensor(Pairs.of(samples, masks, raters).ged_unbiased())
 
 
 def hm_iou(samples: Tensor, masks: Tensor, raters: Tensor | None = None) -> Tensor:
-    """Hungarian-matched IoU after repeating samples and readers to their least common multiple: `(B, K)`."""
-    return torch.from_numpy(Pairs.of(samples, masks, raters).hm_iou())
+    """Hungarian-matched IoU after repeating samples and raters to their least common multiple: `(B, K)`."""
+    return torch.as_tensor(Pairs.of(samples, masks, raters).hm_iou())
 
 
 def d_max(samples: Tensor, masks: Tensor, raters: Tensor | None = None) -> Tensor:
-    """Each reader's best Dice among the samples, averaged; grows with n, so compare at equal n only: `(B, K)`."""
-    return torch.from_numpy(Pairs.of(samples, masks, raters).d_max())
+    """Each rater's best Dice among the samples, averaged; grows with n, so compare at equal n only: `(B, K)`."""
+    return torch.as_tensor(Pairs.of(samples, masks, raters).d_max())

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 from torchmetrics import Metric
+from torchmetrics.utilities import dim_zero_cat
 
 from berdiff.errors import InputError
 from berdiff.metrics import pairs, votes
@@ -27,24 +28,24 @@ class PerCase(Metric):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.add_state("values", default=[], dist_reduce_fx="cat")
-        self.add_state("indices", default=[], dist_reduce_fx="cat")
+        self.add_state("values", default=[], dist_reduce_fx="cat")  # pyright: ignore
+        self.add_state("indices", default=[], dist_reduce_fx="cat")  # pyright: ignore
 
     def update(self, samples: Tensor, masks: Tensor, raters: Tensor | None = None, index: Tensor | None = None) -> None:
         """samples `(B, n, K, H, W)`, masks `(B, R, K, H, W)`, raters `(B,)` or None, index `(B,)` or None."""
         if index is not None and (index.shape != (len(samples),) or index.is_floating_point()):
-            raise InputError(f"index: expected {len(samples)} whole numbers, one a case, found {tuple(index.shape)}")
+            raise InputError(f"index: expected {len(samples)} whole numbers, one per case, found {tuple(index.shape)}")
         values = type(self).function(samples, masks, raters)
         self.values.append(values.to(torch.float32 if self.device.type == "mps" else torch.float64).to(self.device))
-        # -1: no index was given
-        index = torch.full((len(samples),), -1) if index is None else index
+        index = torch.full((len(samples),), -1) if index is None else index  # -1: none was given
         self.indices.append(index.to(self.device, torch.int64))
 
     def per_case(self) -> Tensor:
         """(N, K): the values this process holds, or of all processes inside `compute` and `sync_context`."""
-        values, indices = _joined(self.values), _joined(self.indices)
-        if values is None or indices is None or len(values) == 0:
+        if not any(map(len, self.values)):
             raise InputError(f"{type(self).__name__}: expected at least one case before compute, found none")
+        # lists before the processes have met, tensors after
+        values, indices = dim_zero_cat(self.values), dim_zero_cat(self.indices)
         if bool((indices < 0).all()):
             return values
         if bool((indices < 0).any()):
@@ -59,71 +60,18 @@ class PerCase(Metric):
         return self.per_case().mean()
 
 
-def _joined(state: list[Tensor] | Tensor) -> Tensor | None:
-    """A list before the processes have met, one tensor after."""
-    if isinstance(state, Tensor):
-        return state
-    return torch.cat(state) if state else None
+def _of(name: str, function: Callable[..., Tensor], higher_is_better: bool) -> type[PerCase]:
+    """The class that gathers one of the plain functions, with its words."""
+    own = {"function": staticmethod(function), "higher_is_better": higher_is_better}
+    return type(name, (PerCase,), {**own, "__doc__": function.__doc__, "__module__": __name__})
 
 
-class GED(PerCase):
-    """Squared generalised energy distance, all pairs."""
-
-    function = staticmethod(pairs.ged)
-    higher_is_better = False
-
-
-class UnbiasedGED(PerCase):
-    """GED with the samples' own term over distinct pairs."""
-
-    function = staticmethod(pairs.ged_unbiased)
-    higher_is_better = False
-
-
-class HMIoU(PerCase):
-    """Hungarian-matched IoU with lcm repetition."""
-
-    function = staticmethod(pairs.hm_iou)
-    higher_is_better = True
-
-
-class DMax(PerCase):
-    """Each reader's best Dice among the samples."""
-
-    function = staticmethod(pairs.d_max)
-    higher_is_better = True
-
-
-class Dice(PerCase):
-    """Dice by slice of the saliency above 0.5 against the readers' majority."""
-
-    function = staticmethod(votes.dice)
-    higher_is_better = True
-
-
-class SoftDice(PerCase):
-    """Mean Dice of saliency and reader mean over five thresholds."""
-
-    function = staticmethod(votes.soft_dice)
-    higher_is_better = True
-
-
-class ECE(PerCase):
-    """Expected calibration error, 10 bins, by case."""
-
-    function = staticmethod(votes.ece)
-    higher_is_better = False
-
-
-class Brier(PerCase):
-    """Squared difference of saliency and reader mean."""
-
-    function = staticmethod(votes.brier)
-    higher_is_better = False
-
-
-class NLL(PerCase):
-    """Cross-entropy of the readers under the saliency, nats a pixel."""
-
-    function = staticmethod(votes.nll)
-    higher_is_better = False
+GED = _of("GED", pairs.ged, higher_is_better=False)
+UnbiasedGED = _of("UnbiasedGED", pairs.ged_unbiased, higher_is_better=False)
+HMIoU = _of("HMIoU", pairs.hm_iou, higher_is_better=True)
+DMax = _of("DMax", pairs.d_max, higher_is_better=True)
+Dice = _of("Dice", votes.dice, higher_is_better=True)
+SoftDice = _of("SoftDice", votes.soft_dice, higher_is_better=True)
+ECE = _of("ECE", votes.ece, higher_is_better=False)
+Brier = _of("Brier", votes.brier, higher_is_better=False)
+NLL = _of("NLL", votes.nll, higher_is_better=False)

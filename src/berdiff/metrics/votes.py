@@ -1,10 +1,10 @@
-"""Metrics of the saliency, the mean of the samples, against the mean of the readers: Dice and calibration.
+"""Metrics of the saliency, the mean of the samples, against the mean of the raters: Dice and calibration.
 
-A pixel matters only by how many samples and how many readers mark it, so each case is first reduced to a small table of
+A pixel matters only by how many samples and how many raters mark it, so each case is first reduced to a small table of
 pixel counts, exact whole numbers, and every metric is a sum over that table.
 
-"More than" is the one rule for turning a mean into a mask, for samples and readers alike, as the public code of soft
-Dice does: at 0.5 it is the majority, and two readers of four are not one.
+"More than" is the one rule for turning a mean into a mask, for samples and raters alike, as the public code of soft
+Dice does: at 0.5 it is the majority, and two raters of four are not one.
 """
 
 from dataclasses import dataclass
@@ -24,8 +24,8 @@ NLL_EPS = 1e-6
 class Votes:
     """Pixels of B cases and K targets, counted by their votes."""
 
-    pixels: Tensor  # (B, K, n + 1, R + 1) int64: how many pixels i samples and j readers mark
-    raters: Tensor  # (B,): how many of the R readers a case has
+    pixels: Tensor  # (B, K, n + 1, R + 1) int64: how many pixels i samples and j raters mark
+    raters: Tensor  # (B,): how many of the R raters a case has
 
     @classmethod
     def of(cls, samples: Tensor, masks: Tensor, raters: Tensor | None = None) -> "Votes":
@@ -38,7 +38,7 @@ class Votes:
         cell += votes(masks.cpu() * present[:, :, None, None, None].to(masks.dtype), "masks")
         cell += (np.arange(b * k) * (n + 1) * (r + 1)).reshape(b, k, 1, 1)
         pixels = np.bincount(cell.ravel(), minlength=b * k * (n + 1) * (r + 1)).reshape(b, k, n + 1, r + 1)
-        return cls(torch.from_numpy(pixels), raters)
+        return cls(torch.as_tensor(pixels), raters)
 
     @property
     def n(self) -> int:
@@ -50,14 +50,14 @@ class Votes:
         return (torch.arange(self.n + 1).double() / self.n).reshape(1, 1, -1, 1)
 
     @property
-    def reader_mean(self) -> Tensor:
-        """The share of the readers in each column of the table `(B, 1, 1, R + 1)`."""
+    def rater_mean(self) -> Tensor:
+        """The share of the raters in each column of the table `(B, 1, 1, R + 1)`."""
         marks = torch.arange(self.pixels.shape[3]).double()
         return (marks / self.raters[:, None]).reshape(-1, 1, 1, len(marks))
 
     def dice_counts(self, threshold: float = 0.5) -> Tensor:
-        """Pixels `(B, K, 3)` in both, in the saliency above the threshold, in the reader mean above it."""
-        predicted, truth = self.saliency > threshold, self.reader_mean > threshold
+        """Pixels `(B, K, 3)` in both, in the saliency above the threshold, in the rater mean above it."""
+        predicted, truth = self.saliency > threshold, self.rater_mean > threshold
         chosen = [predicted & truth, predicted, truth]
         return torch.stack([(self.pixels * cells).sum((-2, -1)) for cells in chosen], -1)
 
@@ -66,17 +66,17 @@ class Votes:
 
     def ece(self, bins: int = 10) -> Tensor:
         """Bin i holds the saliencies in [i / bins, (i + 1) / bins), the last one also 1."""
-        gap = (self.pixels * (self.saliency - self.reader_mean)).sum(-1)  # (B, K, n + 1)
+        gap = (self.pixels * (self.saliency - self.rater_mean)).sum(-1)  # (B, K, n + 1)
         # in whole numbers, so that no saliency is rounded into the wrong bin
         index = (torch.arange(self.n + 1) * bins // self.n).clamp(max=bins - 1)
         total = torch.zeros(*gap.shape[:2], bins, dtype=gap.dtype).index_add_(-1, index, gap)
         return total.abs().sum(-1) / self._all()
 
     def brier(self) -> Tensor:
-        return self._mean((self.saliency - self.reader_mean).square())
+        return self._mean((self.saliency - self.rater_mean).square())
 
     def nll(self, eps: float = NLL_EPS) -> Tensor:
-        p, y = self.saliency.clamp(eps, 1 - eps), self.reader_mean
+        p, y = self.saliency.clamp(eps, 1 - eps), self.rater_mean
         return -self._mean(y * p.log() + (1 - y) * (1 - p).log())
 
     def _mean(self, values: Tensor) -> Tensor:
@@ -103,11 +103,11 @@ def dice_from_counts(counts: Tensor) -> Tensor:
 
 def saliency(samples: Tensor) -> Tensor:
     """samples `(B, n, K, H, W)` -> the share of samples that mark a pixel `(B, K, H, W)` float64."""
-    return torch.from_numpy(votes(samples, "samples").astype(np.float64) / samples.shape[1])
+    return torch.as_tensor(votes(samples, "samples").astype(np.float64) / samples.shape[1])
 
 
 def dice_counts(samples: Tensor, masks: Tensor, raters: Tensor | None = None) -> Tensor:
-    """Pixels `(B, K, 3)` int64 that are in both, in the saliency above 0.5, in the readers' majority.
+    """Pixels `(B, K, 3)` int64 that are in both, in the saliency above 0.5, in the raters' majority.
 
     Counts add up over slices, so the Dice of a volume is `dice_from_counts` of their sum.
     """
@@ -115,12 +115,12 @@ def dice_counts(samples: Tensor, masks: Tensor, raters: Tensor | None = None) ->
 
 
 def dice(samples: Tensor, masks: Tensor, raters: Tensor | None = None) -> Tensor:
-    """Dice of the saliency above 0.5 against the readers' majority (one reader: that reader): `(B, K)` float64."""
+    """Dice of the saliency above 0.5 against the raters' majority (one rater: that rater): `(B, K)` float64."""
     return dice_from_counts(dice_counts(samples, masks, raters))
 
 
 def soft_dice(samples: Tensor, masks: Tensor, raters: Tensor | None = None) -> Tensor:
-    """Mean over thresholds of the Dice of saliency against reader mean, both cut there: `(B, K)` float64."""
+    """Mean over thresholds of the Dice of saliency against rater mean, both cut there: `(B, K)` float64."""
     return Votes.of(samples, masks, raters).soft_dice()
 
 
@@ -130,10 +130,10 @@ def ece(samples: Tensor, masks: Tensor, raters: Tensor | None = None, bins: int 
 
 
 def brier(samples: Tensor, masks: Tensor, raters: Tensor | None = None) -> Tensor:
-    """Mean squared difference of saliency and reader mean over the pixels of one case: `(B, K)` float64."""
+    """Mean squared difference of saliency and rater mean over the pixels of one case: `(B, K)` float64."""
     return Votes.of(samples, masks, raters).brier()
 
 
 def nll(samples: Tensor, masks: Tensor, raters: Tensor | None = None, eps: float = NLL_EPS) -> Tensor:
-    """Cross-entropy of the readers under the saliency, kept in [eps, 1 - eps], nats a pixel: `(B, K)` float64."""
+    """Cross-entropy of the raters under the saliency, kept in [eps, 1 - eps], nats per pixel: `(B, K)` float64."""
     return Votes.of(samples, masks, raters).nll(eps)

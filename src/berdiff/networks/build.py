@@ -1,14 +1,20 @@
-"""A network by the name of its preset, as a configuration file gives it."""
+"""A network by the name of its preset, as a configuration gives it. Other packages join by `berdiff.networks`."""
 
-from berdiff.networks import encode_once, paper
-from berdiff.networks.encode_once import EncodeOnce
-from berdiff.networks.paper import PaperUNet
+from typing import Any
 
-PRESETS = (*paper.PRESETS, *encode_once.PRESETS)
+from berdiff.networks.denoiser import Denoiser
+from berdiff.plugins import Registry
+
+_PAPER, _ENCODE_ONCE = "berdiff.networks.paper:PaperUNet", "berdiff.networks.encode_once:EncodeOnce"
+# preset -> a callable (preset, image_channels, targets) -> Denoiser
+NETWORKS = Registry(
+    "berdiff.networks",
+    {
+        **dict.fromkeys(("paper-128", "paper-224", "small", "tiny"), _PAPER),
+        **dict.fromkeys(("fast", "fast-tiny"), _ENCODE_ONCE),
+    },
+)
 
 
-def make_network(preset: str, image_channels: int = 1, targets: int = 1) -> PaperUNet | EncodeOnce:
-    if preset not in PRESETS:
-        raise ValueError(f"preset: expected one of {', '.join(PRESETS)}, found {preset!r}")
-    kind = PaperUNet if preset in paper.PRESETS else EncodeOnce
-    return kind(preset, image_channels, targets)
+def make_network(preset: str, image_channels: int = 1, targets: int = 1) -> Denoiser[Any]:
+    return NETWORKS.load(preset)(preset, image_channels, targets)

@@ -13,6 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from berdiff.networks.denoiser import Denoiser
+
 Maps = tuple[Tensor, ...]
 """Gain and shift of each block of the step network, one after the other: each `(B, channels, h, w)`."""
 
@@ -26,11 +28,6 @@ class EncodeOncePreset:
     res_blocks: int = 2  # of the encoder's way down, at each level
     groups: int = 8
 
-    @property
-    def stride(self) -> int:
-        """Height and width must be multiples of it."""
-        return 2 ** len(self.encoder)
-
 
 PRESETS = {
     "fast": EncodeOncePreset((32, 64, 128, 192), (24, 48, 64)),
@@ -38,16 +35,13 @@ PRESETS = {
 }
 
 
-class EncodeOnce(nn.Module):
-    """`encode` does the heavy work once an image; `denoise` costs a small fraction of it a mask."""
+class EncodeOnce(Denoiser[Maps]):
+    """`encode` does the heavy work once per image; `denoise` costs a small fraction of it per mask."""
 
     def __init__(self, preset: str, image_channels: int = 1, targets: int = 1) -> None:
-        super().__init__()
-        if preset not in PRESETS:
-            raise ValueError(f"preset: expected one of {', '.join(PRESETS)}, found {preset!r}")
-        self.preset, self.image_channels, self.targets = preset, image_channels, targets
+        super().__init__(preset, image_channels, targets)
         sizes = PRESETS[preset]
-        self.stride = sizes.stride
+        self.stride = 2 ** len(sizes.encoder)
         self.encoder = Encoder(4 * image_channels, sizes)
         self.step = StepNetwork(4 * targets, sizes.step)
         self.maps = nn.ModuleList(
@@ -56,21 +50,12 @@ class EncodeOnce(nn.Module):
         for part in (self.step, self.maps):  # faster there; the encoder's backward pass is faster in the default format
             part.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
 
-    def config(self) -> dict[str, object]:
-        return {"preset": self.preset, "image_channels": self.image_channels, "targets": self.targets}
-
     def encode(self, image: Tensor) -> Maps:
-        """image `(B, C, H, W)` in [0, 1]."""
-        _, C, H, W = image.shape
-        if self.image_channels != C:
-            raise ValueError(f"image: expected {self.image_channels} channels, found {C}")
-        if H % self.stride or W % self.stride:
-            raise ValueError(f"image: expected height and width in multiples of {self.stride}, found {H}x{W}")
+        self.check(image)
         features = self.encoder(F.pixel_unshuffle(2 * image - 1, 2))
         return tuple(to_map(features[self.step.levels[i // 2]]) for i, to_map in enumerate(self.maps))
 
     def denoise(self, y_t: Tensor, t: Tensor, features: Maps) -> Tensor:
-        """y_t `(B, N, K, H, W)`, t `(B, N)`, features of B images -> logits `(B, N, K, H, W)`."""
         folded = F.pixel_unshuffle((2 * y_t - 1).flatten(0, 1), 2)
         return F.pixel_shuffle(self.step(folded, t, features), 2).reshape(y_t.shape)
 
@@ -90,7 +75,8 @@ class Encoder(nn.Module):
         self.up = nn.ModuleList(ResBlock(width, sizes.groups) for width in widths[:-1])
 
     def forward(self, x: Tensor) -> list[Tensor]:
-        x, skips = self.stem(x), []
+        skips: list[Tensor] = []
+        x = self.stem(x)
         for level, blocks in enumerate(self.down):
             x = blocks(self.shrink[level - 1](x) if level else x)
             skips.append(x)
@@ -116,7 +102,7 @@ class ResBlock(nn.Module):
 
 
 class StepNetwork(nn.Module):
-    """A small U-Net on folded masks. No normalisation: how many pixels are set is part of what it must tell."""
+    """A small U-Net on folded masks. No normalisation: how many pixels are set is part of what it must learn."""
 
     def __init__(self, channels: int, widths: tuple[int, ...]) -> None:
         super().__init__()
@@ -160,7 +146,8 @@ class StepBlock(nn.Module):
     def forward(self, x: Tensor, gain: Tensor, shift: Tensor, gain_t: Tensor, shift_t: Tensor) -> Tensor:
         """x `(B * N, C, h, w)`; gain and shift of the image `(B, C, h, w)`, of the step `(B * N, C, 1, 1)`."""
         B = len(gain)
-        h = torch.addcmul(shift.unsqueeze(1), x.unflatten(0, (B, -1)), 1 + gain.unsqueeze(1)).flatten(0, 1)
+        masks = x.reshape(B, -1, *x.shape[1:])
+        h = torch.addcmul(shift.unsqueeze(1), masks, 1 + gain.unsqueeze(1)).flatten(0, 1)
         h = torch.addcmul(shift_t, self.conv1(F.silu(h)), 1 + gain_t)
         return x + self.conv2(F.silu(h))
 

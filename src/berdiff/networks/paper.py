@@ -1,14 +1,16 @@
 """The paper's network: improved-diffusion's U-Net on the noisy mask and the image, concatenated.
 
 MONAI's `DiffusionModelUNet` equals it weight for weight, so it is used as it is. Here are only the presets and the
-`Denoiser` protocol around it. The memory format follows the weights': the default one to train, channels_last to sample
-(`methods.folder.load`), each the faster there on a CPU (docs/results.md).
+`Denoiser` interface around it. The memory format follows the weights': the default one to train, channels_last to
+sample (`methods.folder.load`), each the faster there on a CPU (docs/results.md).
 """
 
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+
+from berdiff.networks.denoiser import Denoiser
 
 
 @dataclass(frozen=True)
@@ -19,11 +21,6 @@ class UNetPreset:
     attention: tuple[int, ...]  # at these levels; level i works at 1 / 2^i of the resolution
     groups: int = 32
     res_blocks: int = 2
-
-    @property
-    def stride(self) -> int:
-        """Height and width must be multiples of it."""
-        return 2 ** (len(self.channels) - 1)
 
 
 PRESETS = {
@@ -37,18 +34,15 @@ PRESETS = {
 }
 
 
-class PaperUNet(nn.Module):
+class PaperUNet(Denoiser[Tensor]):
     """`encode` returns the image: this network reads it again at every step, as the paper's does."""
 
     def __init__(self, preset: str, image_channels: int = 1, targets: int = 1) -> None:
-        super().__init__()
-        if preset not in PRESETS:
-            raise ValueError(f"preset: expected one of {', '.join(PRESETS)}, found {preset!r}")
+        super().__init__(preset, image_channels, targets)
         from monai.networks.nets.diffusion_model_unet import DiffusionModelUNet  # seconds to import
 
-        self.preset, self.image_channels, self.targets = preset, image_channels, targets
         sizes = PRESETS[preset]
-        self.stride = sizes.stride
+        self.stride = 2 ** (len(sizes.channels) - 1)
         self.unet = DiffusionModelUNet(
             spatial_dims=2,
             in_channels=image_channels + targets,
@@ -61,20 +55,12 @@ class PaperUNet(nn.Module):
             norm_eps=1e-5,
         )
 
-    def config(self) -> dict[str, object]:
-        return {"preset": self.preset, "image_channels": self.image_channels, "targets": self.targets}
-
     def encode(self, image: Tensor) -> Tensor:
-        """image `(B, C, H, W)` in [0, 1]."""
-        _, C, H, W = image.shape
-        if self.image_channels != C:
-            raise ValueError(f"image: expected {self.image_channels} channels, found {C}")
-        if H % self.stride or W % self.stride:
-            raise ValueError(f"image: expected height and width in multiples of {self.stride}, found {H}x{W}")
+        self.check(image)
         return image
 
     def denoise(self, y_t: Tensor, t: Tensor, features: Tensor) -> Tensor:
-        """y_t `(B, N, K, H, W)`, t `(B, N)`, features the images `(B, C, H, W)` -> logits `(B, N, K, H, W)`."""
+        """The features are the images `(B, C, H, W)`."""
         N = y_t.shape[1]
         image = features.unsqueeze(1).expand(-1, N, -1, -1, -1)
         return self.unet(torch.cat([y_t, image], 2).flatten(0, 1), t.flatten()).reshape(y_t.shape)

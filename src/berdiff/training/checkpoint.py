@@ -1,17 +1,14 @@
 """Checkpoints on the disk: whole or absent, each file with its checksum, and nothing that could run code.
 
-checkpoints/step-00001200/raw.safetensors        the weights as the optimiser left them: for resuming
-                          ema.safetensors        their moving average: the weights of record
+checkpoints/step-00001200/raw.safetensors        the weights as the optimiser left them, and buffers: for resuming
+                          ema.safetensors        their moving average: the trained model
                           optimizer.safetensors  AdamW's moments
                           state.json             step, counters, checksums of the other three and of itself
 """
 
 import hashlib
 import json
-import os
-import re
 import shutil
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,14 +16,22 @@ from typing import Any
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from berdiff import schema
 from berdiff.errors import InputError
-from berdiff.files import whole_folder
+from berdiff.files import remove_leftovers, to_disk, whole_folder
+from berdiff.methods.folder import sha256
 
 PARTS = ("raw", "ema", "optimizer")
-_NAME = re.compile(r"step-(\d{8})")
+Tensors = dict[str, dict[str, Tensor]]  # for each of PARTS: name -> tensor, whole and on the CPU
 
-Tensors = dict[str, dict[str, Tensor]]
-"""For each of PARTS: name -> tensor, whole and on the CPU."""
+
+@dataclass(frozen=True)
+class StateFile(schema.Settings):
+    """state.json."""
+
+    state: dict[str, Any]
+    sha256: dict[str, str]
+    checksum: str  # of the two above
 
 
 @dataclass(frozen=True)
@@ -35,7 +40,7 @@ class Checkpoint:
     state: dict[str, Any]
 
 
-def write(folder: Path, step: int, tensors: Tensors, state: Mapping[str, Any], keep: int) -> Path:
+def write(folder: Path, step: int, tensors: Tensors, state: dict[str, Any], keep: int) -> Path:
     """Write `folder/step-...`, then remove all but the `keep` newest. A failure or kill leaves what was."""
     target = folder / f"step-{step:08d}"
     if target.exists():  # the same step again, after an older checkpoint had to be used
@@ -45,41 +50,35 @@ def write(folder: Path, step: int, tensors: Tensors, state: Mapping[str, Any], k
         for name in PARTS:
             file = part / f"{name}.safetensors"
             save_file({key: value.contiguous() for key, value in tensors[name].items()}, file)
-            digests[file.name] = _sha256(file)
-            _to_disk(file)
-        body = {"state": dict(state), "sha256": digests}
-        file = part / "state.json"
-        file.write_text(json.dumps({**body, "self": _digest(body)}, indent=2) + "\n", encoding="utf-8")
-        _to_disk(file)
-        _to_disk(part)
-    _to_disk(folder)
+            digests[file.name] = sha256(file)
+            to_disk(file)
+        content = StateFile(state, digests, _checksum(state, digests))
+        (part / "state.json").write_text(schema.dump(content), encoding="utf-8")
+        to_disk(part / "state.json")
+        to_disk(part)
+    to_disk(folder)
     _prune(folder, keep)
     return target
 
 
 def found(folder: Path) -> list[Path]:
     """The checkpoints of a run, oldest first."""
-    return sorted(path for path in folder.glob("step-*") if _NAME.fullmatch(path.name))
+    return sorted(folder.glob("step-" + 8 * "[0-9]"))
 
 
 def read(path: Path) -> Checkpoint:
     """A checkpoint, after its checksums; InputError names the file that is not what was written."""
     file = path / "state.json"
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-        body = {"state": content["state"], "sha256": content["sha256"]}
-        if content["self"] != _digest(body) or sorted(body["sha256"]) != sorted(f"{p}.safetensors" for p in PARTS):
-            raise InputError(f"{file}: expected the state that was written, found an altered one")
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"{file}: expected the state of a checkpoint, found {error!r}") from error
-    for name, digest in body["sha256"].items():
+    content = schema.read(file, StateFile, "the state of a checkpoint")
+    expected = {f"{name}.safetensors" for name in PARTS}
+    if content.checksum != _checksum(content.state, content.sha256) or content.sha256.keys() != expected:
+        raise InputError(f"{file}: expected the state that was written, found an altered one")
+    for name, digest in content.sha256.items():
         file = path / name
-        if not file.is_file() or _sha256(file) != digest:
+        if not file.is_file() or sha256(file) != digest:
             what = "an altered or truncated file" if file.is_file() else "no such file"
             raise InputError(f"{file}: expected the file that was written, found {what}")
-    return Checkpoint({name: load_file(path / f"{name}.safetensors") for name in PARTS}, body["state"])
+    return Checkpoint({name: load_file(path / f"{name}.safetensors") for name in PARTS}, content.state)
 
 
 def read_newest(folder: Path) -> tuple[Checkpoint | None, list[str]]:
@@ -94,19 +93,13 @@ def read_newest(folder: Path) -> tuple[Checkpoint | None, list[str]]:
         except InputError as error:
             damaged.append(f"{path.name} is damaged ({error}); the one before it is used")
     if damaged:
-        raise InputError(f"{folder}: expected a whole checkpoint to go on from, found only damaged ones; {damaged[0]}")
+        raise InputError(f"{folder}: expected a whole checkpoint to resume from, found only damaged ones; {damaged[0]}")
     return None, []
-
-
-def is_leftover(path: Path) -> bool:
-    """Whether a killed session left this half-written (see berdiff.files)."""
-    return path.name.startswith(".") and path.name.endswith(".part")
 
 
 def clean(run: Path, newest_whole: int, keep: int) -> None:
     """Remove what a killed session left half-written, damaged checkpoints (after `newest_whole`) and surplus ones."""
-    for path in filter(is_leftover, list(run.rglob(".*.part"))):
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    remove_leftovers(run)
     for path in found(run / "checkpoints"):
         if int(path.name.removeprefix("step-")) > newest_whole:
             shutil.rmtree(path)
@@ -118,19 +111,6 @@ def _prune(folder: Path, keep: int) -> None:
         shutil.rmtree(old)
 
 
-def _to_disk(path: Path) -> None:
-    """Wait until the disk has it: a rename before that could survive a power cut that the data did not."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _digest(body: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+def _checksum(state: dict[str, Any], digests: dict[str, str]) -> str:
+    body = json.dumps({"state": state, "sha256": digests}, sort_keys=True)
+    return hashlib.sha256(body.encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""The moving average of the weights: the weights of record."""
+"""The moving average of the weights: what a training gives."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,14 +13,17 @@ def ema_decay(decay: float, updates: int, warmup: bool) -> float:
 
 
 class Ema:
-    """Averages of a module's parameters, one for each, in the module's order.
+    """Averages of a module's parameters, and with `buffers` of its float buffers, in the module's order.
 
-    It holds the parameters as the module has them: with FSDP these are this process's shards, so averaging needs no
-    communication. Whoever wants the averages as a model uses `in_place`.
+    It holds the tensors as the module has them: with FSDP these are this process's shards, so averaging needs no
+    communication. Whoever wants the averages as a model uses `in_place`; what is not averaged is there as it is.
     """
 
-    def __init__(self, module: nn.Module) -> None:
+    def __init__(self, module: nn.Module, buffers: bool = False) -> None:
         self.live = [p.detach() for p in module.parameters()]  # detached, but the same memory
+        if buffers:
+            saved = module.state_dict().keys()
+            self.live += [b for name, b in module.named_buffers() if name in saved and b.is_floating_point()]
         self.averages = [p.clone() for p in self.live]
 
     @torch.no_grad()
@@ -32,18 +35,18 @@ class Ema:
     def in_place(self) -> Iterator[None]:
         """The module holds the averages inside the block, and its own weights again after it."""
         own = [p.clone() for p in self.live]
-        self._fill(self.averages)
+        _copy(self.averages, self.live)
         try:
             yield
         finally:
-            self._fill(own)
+            _copy(own, self.live)
 
     def restart(self) -> None:
         """The averages become what the module holds now."""
-        for average, p in zip(self.averages, self.live, strict=True):
-            average.copy_(p)
+        _copy(self.live, self.averages)
 
-    def _fill(self, tensors: list[torch.Tensor]) -> None:
-        # copied, not pointed to: DDP, FSDP and compiled code all know the module's memory by its address
-        for p, tensor in zip(self.live, tensors, strict=True):
-            p.copy_(tensor)
+
+def _copy(tensors: list[torch.Tensor], into: list[torch.Tensor]) -> None:
+    # copied, not pointed to: DDP, FSDP and compiled code all know the module's memory by its address
+    for target, tensor in zip(into, tensors, strict=True):
+        target.copy_(tensor)

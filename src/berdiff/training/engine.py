@@ -1,4 +1,6 @@
-"""Lightning Fabric from our flags: where the run is spread, in which precision, with which optimiser."""
+"""Lightning Fabric and AdamW from our settings: where a run is spread, in which precision, and how its weights move.
+
+The parameter groups of a method each have their own rate at a step, and are clipped by themselves."""
 
 import math
 from typing import Any
@@ -6,12 +8,17 @@ from typing import Any
 import torch
 from lightning_fabric import Fabric
 from lightning_fabric.strategies import ModelParallelStrategy
-from torch import nn
+from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
+from torch.distributed.tensor import DTensor
+from torch.nn.utils import clip_grad_norm_
+from torch.optim import AdamW, Optimizer
 
+from berdiff.data.describe import expect
 from berdiff.errors import InputError
-from berdiff.training.config import EngineConfig, OptimConfig, TrainConfig
+from berdiff.methods.base import Segmenter
+from berdiff.training.config import AnyConfig, EngineConfig, OptimConfig
 
 METHODS = ("loss", "sample")  # of a Segmenter; both must pass through what Fabric wraps around it
 
@@ -22,7 +29,7 @@ def make_fabric(config: EngineConfig) -> Fabric:
         torch.set_num_threads(config.threads)
     strategy = ModelParallelStrategy(_shard) if config.strategy == "fsdp" else config.strategy
     try:
-        fabric = Fabric(
+        return Fabric(
             accelerator=config.accelerator,
             devices=int(config.devices) if config.devices.isdigit() else config.devices,
             num_nodes=config.num_nodes,
@@ -32,7 +39,6 @@ def make_fabric(config: EngineConfig) -> Fabric:
     except (ValueError, RuntimeError, ModuleNotFoundError, AttributeError) as error:
         first_line = str(error).strip().splitlines()[0]
         raise InputError(f"--engine: expected settings that fit this machine, found: {first_line}") from error
-    return fabric
 
 
 def _shard(module: nn.Module, mesh: DeviceMesh) -> nn.Module:
@@ -43,17 +49,37 @@ def _shard(module: nn.Module, mesh: DeviceMesh) -> nn.Module:
     return module
 
 
-def set_up(fabric: Fabric, segmenter: nn.Module, config: TrainConfig) -> tuple[Any, Any]:
-    """(module, optimizer) as Fabric wraps them."""
+def set_up(fabric: Fabric, segmenter: Segmenter, config: AnyConfig) -> tuple[Any, Any]:
+    """(module, optimizer) as Fabric wraps them; `module.module` is the segmenter again, however it is spread."""
     model = torch.compile(segmenter) if config.engine.compile else segmenter
-    module = fabric.setup_module(model)  # pyright: ignore[reportArgumentType]
+    module: Any = fabric.setup_module(model)  # pyright: ignore[reportArgumentType]
     for name in METHODS:
         module.mark_forward_method(name)
     fused = config.engine.precision != "16-mixed"  # the fused kernel would unscale fp16 gradients a second time
-    optimizer = torch.optim.AdamW(
-        module.parameters(), lr=config.optim.lr, weight_decay=config.optim.weight_decay, fused=fused
-    )
-    return module, fabric.setup_optimizers(optimizer)
+    return module, fabric.setup_optimizers(make_optimizer(module.module, config.optim, fused))
+
+
+def sum_over_processes(fabric: Fabric, values: Tensor) -> Tensor:
+    """All processes must call it, and get the same."""
+    return fabric.all_reduce(values, reduce_op="sum") if fabric.world_size > 1 else values  # pyright: ignore
+
+
+def make_optimizer(segmenter: Segmenter, config: OptimConfig, fused: bool) -> AdamW:
+    """What a group leaves open is as the configuration says. Each group of the optimiser knows its ParameterGroup."""
+    groups = segmenter.parameter_groups()
+    members: list[list[Tensor]] = [[] for _ in groups]
+    for name, parameter in segmenter.named_parameters():
+        place = next((i for i, group in enumerate(groups) if name.startswith(group.prefixes)), None)
+        if place is None:
+            raise InputError(f"parameter_groups: expected a group for every parameter, found none for {name}")
+        members[place].append(parameter)
+    options = []
+    for group, parameters in zip(groups, members, strict=True):
+        expect(parameters, "parameter_groups", f"parameters beginning with {' or '.join(group.prefixes)}")
+        common = {"params": parameters, "rate": group.rate_at, "clip_norm": config.clip_norm}
+        own = {"betas": group.betas, "weight_decay": group.weight_decay, "clip_norm": group.clip_norm}
+        options.append(common | {name: value for name, value in own.items() if value is not None})
+    return AdamW(options, lr=config.lr, weight_decay=config.weight_decay, fused=fused)
 
 
 def learning_rate(config: OptimConfig, step: int) -> float:
@@ -64,3 +90,26 @@ def learning_rate(config: OptimConfig, step: int) -> float:
         return config.lr
     done = (step - config.warmup_steps) / (config.decay_steps - config.warmup_steps)
     return config.lr * (1 + math.cos(math.pi * min(done, 1.0))) / 2
+
+
+def set_rates(optimizer: Optimizer, config: OptimConfig, step: int) -> None:
+    """Before the step; a group that rests at it loses its gradients, so neither momentum nor decay moves it."""
+    for group in optimizer.param_groups:
+        factor = group["rate"](step)
+        group["lr"] = factor * learning_rate(config, step)
+        if factor == 0:
+            for parameter in group["params"]:
+                parameter.grad = None
+
+
+def clip(optimizer: Optimizer) -> Tensor:
+    """Shorten the gradient of each group where asked; the length of the whole before that."""
+    norms = [
+        clip_grad_norm_(group["params"], group["clip_norm"] or math.inf)
+        for group in optimizer.param_groups
+        if any(parameter.grad is not None for parameter in group["params"])
+    ]
+    whole = [norm.full_tensor() if isinstance(norm, DTensor) else norm for norm in norms]
+    if len(whole) == 1:
+        return whole[0]
+    return torch.linalg.vector_norm(torch.stack(whole)) if whole else torch.zeros(())

@@ -1,47 +1,114 @@
-"""What a run will cost, measured by a few real steps: `berdiff train ... --dry-run`."""
+"""What a training needs, measured by a small part of one step: `berdiff train ... --dry-run`. Nothing is written."""
 
+import math
 import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from berdiff.training.progress import duration
-from berdiff.training.record import memory_mb
-from berdiff.training.session import Session
-from berdiff.training.validate import draw
+import torch
+from torch import Tensor
+from torch.autograd.graph import saved_tensors_hooks
 
-WARM_UP, MEASURED = 2, 3
+from berdiff.display import duration
+from berdiff.errors import InputError
+from berdiff.training.config import AnyConfig
+from berdiff.training.engine import make_fabric
+from berdiff.training.loop import Trainer
+from berdiff.training.machine import free_memory, used_memory
+from berdiff.training.session import open_trainer
+
+SHARE = 0.5  # of the free memory: measuring takes no more
+SECONDS = 5.0  # what is measured is made larger only while it is expected to be shorter than this
+BACKWARD = 1.5  # the peak of our networks over what is kept for their backward pass: gradients of activations, buffers
+GB = 2**30
+SMALLER = "take a smaller --model.preset or --data.crop, or --engine.precision bf16-mixed"
 
 
-def estimate(session: Session, run: Any) -> dict[str, Any]:
-    """Parameters, memory, seconds a step and for the whole run. Nothing is written."""
-    config, trainer = session.config, session.trainer(run)
-    batches = session.batches.after(0)
-    for step in range(1, WARM_UP + MEASURED + 1):
-        if step == WARM_UP + 1:
-            begun = time.monotonic()
-        trainer.step(step, next(batches))
-    seconds = (time.monotonic() - begun) / MEASURED
-    batches.close()
-    memory = memory_mb(session.fabric.device)
-    steps = config.loop.max_steps
-    training = steps * seconds
-    validations, each = 0, 0.0
-    if session.cases is not None:
-        v = config.validation
-        begun = time.monotonic()
-        draw(trainer.module, session.cases, [0], v.samples, config.seed, session.fabric)
-        each = (time.monotonic() - begun) * len(session.cases)
-        validations = steps // v.every
-    total = training + validations * each
-    limit = config.loop.max_minutes
+def estimate(config: AnyConfig) -> dict[str, Any]:
+    """One slice is taken through a step, then as many as are safe and quick; the rest is arithmetic."""
+    world = make_fabric(config.engine).world_size
+    engine = replace(config.engine, devices="1", num_nodes=1, strategy="auto", compile=False)
+    one = replace(config, engine=engine, loop=replace(config.loop, batch_size=1, accumulate=1))
+    trainer = open_trainer(one, Path())
+    device, processes = trainer.fabric.device, world // config.engine.num_nodes
+    free, base = free_memory(device), used_memory(device)
+    weights = sum(value.nbytes for value in trainer.segmenter.state_dict().values())
+    share = max(1, config.loop.batch_size // world)
+    at_once = max(1, share // config.loop.accumulate)
+    of_slice, seconds = _measure(trainer, at_once, SHARE * free)
+
+    def memory(slices: int) -> float:
+        """Gradients, two moments and an average beside the weights; on a CPU, copies of all for a checkpoint later."""
+        on_cpu = device.type == "cpu"
+        each = base + max(4 * weights + slices * of_slice, 8 * weights if on_cpu else 0)
+        return each * processes if on_cpu else each
+
+    fits, advice = memory(at_once) < free, SMALLER
+    for parts in range(1, share + 1):
+        if share % parts == 0 and memory(share // parts) < free:
+            advice = f"--loop.accumulate {parts} needs {memory(share // parts) / GB:.1f} GB for the same result"
+            break
+    steps, validation = config.loop.max_steps, _validation_seconds(trainer) / world
+    total = steps * seconds * share + (steps // config.validation.every * validation if validation else 0)
+    cpus = world * torch.get_num_threads()
+    limit = min(config.loop.max_minutes or math.inf, (config.loop.max_cpu_minutes or math.inf) / cpus) * 60
     return {
-        "parameters": sum(p.numel() for p in session.segmenter.parameters()),
-        "processes": session.fabric.world_size,
-        "device": str(session.fabric.device),
-        "memory_mb": round(memory),
-        "seconds_per_step": round(seconds, 4),
-        "images_per_s": round(config.loop.batch_size / seconds, 1),
-        "seconds_per_validation": round(each, 1),
+        "parameters": sum(p.numel() for p in trainer.segmenter.parameters()),
+        "processes": processes,
+        "slices_at_once": at_once,
+        "memory_needed_gb": round(memory(at_once) / GB, 2),  # of a GPU, or of this machine for all its processes
+        "memory_free_gb": round(free / GB, 2),
+        "fits": "yes" if fits else f"no: {advice}",
+        "seconds_per_step": round(seconds * share, 4),
+        "seconds_per_validation": round(validation, 1),
         "time_for_max_steps": duration(total),
-        "stops_at": f"{limit:g} minutes" if limit is not None and limit * 60 < total else f"{steps} steps",
-        "steps_within_limits": steps if limit is None else min(steps, int(steps * limit * 60 / total)),
+        "steps_within_limits": int(steps * min(1.0, limit / total)),
     }
+
+
+def _measure(trainer: Trainer, at_once: int, limit: float) -> tuple[float, float]:
+    """(bytes that a slice needs at the peak, seconds that it takes), never with more than `limit` bytes."""
+    kept: dict[int, int] = {}
+    known = {value.untyped_storage().data_ptr() for value in trainer.segmenter.state_dict().values()}
+
+    def count(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in known:
+            kept[storage.data_ptr()] = storage.nbytes()
+        if sum(kept.values()) > limit:
+            raise InputError(f"--dry-run: one slice alone takes more than {limit / GB:.1f} GB of memory; {SMALLER}")
+        return tensor
+
+    def step(slices: int) -> float:
+        return _seconds(lambda: trainer.step(1, replace(trainer.batches, batch_size=slices).make(0)))
+
+    with saved_tensors_hooks(count, lambda tensor: tensor):
+        seconds = step(1)
+    each, slices = BACKWARD * sum(kept.values()), 1
+    if seconds < SECONDS:
+        slices = max(1, min(at_once, int(SECONDS / seconds), int(limit / each)))
+        step(slices)  # the first one is slower
+        seconds = step(slices)
+    return each, seconds / slices
+
+
+def _validation_seconds(trainer: Trainer) -> float:
+    """Of all cases, by one mask and one step of it."""
+    if trainer.cases is None:
+        return 0.0
+    segmenter, image = trainer.segmenter.eval(), trainer.cases.images[:1].to(trainer.fabric.device)
+    sampler = segmenter.sampler
+    one_step = None if sampler is None else replace(sampler, steps=1)
+    seconds = _seconds(lambda: segmenter.sample(image, 1, torch.Generator(image.device), one_step))
+    passes = trainer.config.validation.samples * (1 if sampler is None else sampler.count)
+    return seconds * passes * len(trainer.cases.names)
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    begun = time.monotonic()
+    work()
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return time.monotonic() - begun

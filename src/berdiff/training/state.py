@@ -31,8 +31,8 @@ def restore(tensors: Tensors, module: nn.Module, optimizer: Optimizer, ema: Ema)
     for name, value in tensors["optimizer"].items():
         parameter, key = name.rsplit("/", 1)
         p = parameters[parameter]
-        # AdamW keeps its step count as a scalar on the CPU, and moments as the parameter is kept
-        like = p if value.shape == p.shape else torch.empty(())
+        # moments are kept as the parameter is; the step count on the CPU, but with the fused kernel beside it
+        like = p if key != "step" else torch.empty((), device=p.device if optimizer.defaults["fused"] else "cpu")
         optimizer.state[p][key] = _spread(value, like)
 
 

@@ -1,4 +1,4 @@
-"""Why a run ends before its time, each in one sentence."""
+"""Why a run does not begin or ends before its time, each in one sentence."""
 
 import errno
 import os
@@ -7,14 +7,19 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 
 import torch
+from lightning_fabric import Fabric
 from safetensors import SafetensorError
+
+from berdiff.errors import InputError
+from berdiff.files import lock
 
 
 class RunStopped(RuntimeError):
-    """The run cannot go on; the message says why, what is safe, and what to do. Not the user's input: exit code 1."""
+    """The run cannot continue: why, what is safe, and what to do. Not the user's input: exit code 1."""
 
 
 class Signals:
@@ -24,42 +29,61 @@ class Signals:
         self.received: signal.Signals | None = None
 
     @contextmanager
-    def watched(self) -> Iterator["Signals"]:
-        if threading.current_thread() is not threading.main_thread():
-            yield self  # Python lets only the main thread listen
-            return
-        before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    def watched(self) -> Iterator[None]:
+        def restore() -> None:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
         def note(number: int, frame: FrameType | None) -> None:
             self.received = signal.Signals(number)
-            for each, handler in before.items():
-                signal.signal(each, handler)
+            restore()
 
-        for number in before:
-            signal.signal(number, note)
+        # Python lets only the main thread listen
+        main = threading.current_thread() is threading.main_thread()
+        before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM) if main}
         try:
-            yield self
+            yield
         finally:
-            for each, handler in before.items():
-                signal.signal(each, handler)
+            restore()
+
+
+@contextmanager
+def only_writer(run: Path, fabric: Fabric) -> Iterator[None]:
+    """The run folder belongs to this training inside the block; InputError where another one has it.
+
+    The first process holds the lock, and all leave together where it cannot.
+    """
+    refusal, held = "", None
+    if fabric.is_global_zero:
+        try:
+            run.mkdir(parents=True, exist_ok=True)
+            held = lock(run / ".lock", wait=False)
+            refusal = "" if held else f"{run}: expected a run folder of its own, found another training at work in it"
+        except OSError as error:
+            refusal = f"{run}: expected a folder that can be written, found {error.strerror or error}"
+    refusal = fabric.broadcast(refusal)
+    if refusal:
+        raise InputError(refusal) if fabric.is_global_zero else SystemExit(2)
+    try:
+        yield
+    finally:
+        if held is not None:
+            (run / ".lock").unlink(missing_ok=True)
+            held.close()
 
 
 @contextmanager
 def disk_errors_as_sentence(what: str, safe: Callable[[], str]) -> Iterator[None]:
-    """A full disk, a file too large or a quota: RunStopped that tells what was being written and what is safe."""
+    """A full disk, a file too large or a quota: RunStopped, with what was being written and what is safe."""
     try:
         yield
     except (OSError, SafetensorError) as error:
-        number = error.errno if isinstance(error, OSError) else _number_in(error)
+        # safetensors passes on the error of the operating system only as text: `... (os error 28)`
+        text = re.search(r"os error (\d+)", str(error))
+        number = error.errno if isinstance(error, OSError) else int(text[1]) if text else None
         if number not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise
         raise RunStopped(f"no room on the disk for {what} ({os.strerror(number)}); {safe()}") from error
-
-
-def _number_in(error: SafetensorError) -> int | None:
-    """safetensors hands on what the operating system said only as text: `... (os error 28)`."""
-    found = re.search(r"os error (\d+)", str(error))
-    return int(found[1]) if found else None
 
 
 @contextmanager
@@ -67,10 +91,8 @@ def memory_errors_as_sentence(advice: Callable[[], str]) -> Iterator[None]:
     """Out of memory on the CPU or an accelerator: RunStopped with the advice."""
     try:
         yield
-    except (MemoryError, torch.OutOfMemoryError) as error:
-        raise RunStopped(f"out of memory: {advice()}") from error
-    except RuntimeError as error:
-        # torch's CPU allocator has no exception class of its own
-        if "not enough memory" not in str(error) and "can't allocate memory" not in str(error):
+    except (MemoryError, RuntimeError) as error:  # torch's CPU allocator has no exception class of its own
+        kinds, words = (MemoryError, torch.OutOfMemoryError), r"not enough memory|can't allocate memory"
+        if not isinstance(error, kinds) and not re.search(words, str(error)):
             raise
         raise RunStopped(f"out of memory: {advice()}") from error

@@ -1,12 +1,16 @@
-"""One file a layout. Each offers a frozen dataclass `Options` and `read(path, options) -> Reading`."""
+"""One file per layout. It offers a frozen dataclass `Options` of what the user can choose and
+`read(path, options) -> Reading`; where it reads no files it has `NEEDS_PATH = False`, and `path` is None.
 
-from importlib import import_module
+A source of another package joins by the entry-point group `berdiff.sources`: NAME = "its.module".
+"""
+
+from collections.abc import Callable
 from types import ModuleType
 
 from berdiff.errors import InputError
+from berdiff.plugins import Registry
 
-# name on the command line -> what it reads; the module is berdiff.data.sources.<name>, imported when asked for
-SOURCES = {
+_PURPOSES = {  # here and not in the modules, which need h5py, nibabel or pydicom to be imported
     "lidc-readers": "LIDC's real readers over a simulated CT; needs no files",
     "lidc-dicom": "raw LIDC-IDRI DICOM folders and the readers' contours",
     "lidc-crops": "the 180x180 PNG crops (v2)",
@@ -17,9 +21,17 @@ SOURCES = {
     "brats": "BraTS cases, the Decathlon's 4D files, or 2D slices",
     "folder": "anyone's images and masks",
 }
+SOURCES = Registry("berdiff.sources", {name: f"{__name__}.{name.replace('-', '_')}" for name in _PURPOSES})
+find_source: Callable[[str], ModuleType] = SOURCES.load
 
 
-def source(name: str) -> ModuleType:
-    if name not in SOURCES:
-        raise InputError(f"source: expected one of {', '.join(SOURCES)}, found {name!r}")
-    return import_module(f"berdiff.data.sources.{name.replace('-', '_')}")
+def purposes() -> dict[str, str]:
+    """Every source and what it reads; of another package's, the first line of its module's docstring."""
+    return {name: _PURPOSES.get(name) or _first_line(name) for name in SOURCES.names()}
+
+
+def _first_line(name: str) -> str:
+    try:
+        return (find_source(name).__doc__ or "").strip().partition("\n")[0]
+    except InputError as error:  # the others can still be used
+        return str(error)

@@ -3,12 +3,11 @@
 Three layouts are known by their names: case folders (CASE/CASE_t1.nii.gz, t1ce, t2, flair, seg), the Decathlon's 4D
 files (imagesTr, labelsTr), and exports of 2D slices (CASE_t1_NUMBER.nii.gz, ...).
 
-Channels are the sequences in the order t1, t1ce, t2, flair, whatever
-the files' own order; a patient is a case; a case of the store is one axial slice, named CASE_NUMBER with slices counted
-from 0 at the bottom of the whole scan.
+Channels are the sequences in the order t1, t1ce, t2, flair, whatever the files' own order; a patient is a case; a case
+of the store is one axial slice, named CASE_NUMBER with slices counted from 0 at the bottom of the whole scan.
 
 What the paper leaves open, and what is done here:
-- 240 -> 224: the paper says resized, so that is the default; public code crops ([8:-8]), which is `--fit crop`.
+- 240 -> 224: the paper resizes, so that is the default; public code crops ([8:-8]), which is `--fit crop`.
 - Intensities: the 1 % tails are those of the brain (voxels other than 0) of one sequence of one scan. Public 2D slices
   have 1.4 % of their brain pixels at 1 (8 slices of 3 patients); tails of the whole array, of which the brain
   is a sixth, would give 6 %.
@@ -20,38 +19,41 @@ What the paper leaves open, and what is done here:
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
+from annotated_types import Ge, Lt
 
 from berdiff.data.case import Case, Reading
+from berdiff.data.describe import expect
 from berdiff.data.fitting import Fit, fit_image, fit_labels, fit_spacing
-from berdiff.data.sources.brats_layouts import SEQUENCES, FoundCase, SlicesCase, find_cases
-from berdiff.data.sources.case_list import Listed, read_case_list
+from berdiff.data.input_spec import Intensity, Side
+from berdiff.data.intensity import to_unit
+from berdiff.data.sources.brats_layouts import SEQUENCES, FoundCase, find_cases
+from berdiff.data.sources.case_list import read_case_list
 from berdiff.data.split import split_patients
-from berdiff.errors import InputError
+from berdiff.schema import Settings
 
 Sequence = Literal["t1", "t1ce", "t2", "flair"]
-TARGETS = {1: "necrotic_core", 2: "edema", 4: "enhancing_tumour"}
+TARGETS = {
+    "whole": {"whole_tumour": (1, 2, 4)},
+    "labels": {"necrotic_core": (1,), "edema": (2,), "enhancing_tumour": (4,)},
+}
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(Settings):
     """The paper's rules, each as an option."""
 
-    sequences: tuple[Sequence, ...] = SEQUENCES
-    """Which sequences become channels, in this order."""
-    bottom: int = 80
-    """Axial slices to leave out at the bottom."""
-    top: int = 26
-    """Axial slices to leave out at the top."""
+    sequences: tuple[Sequence, ...] = SEQUENCES  # Which sequences become channels, in this order.
+    bottom: Annotated[int, Ge(0)] = 80  # Axial slices to leave out at the bottom.
+    top: Annotated[int, Ge(0)] = 26  # Axial slices to leave out at the top.
     targets: Literal["whole", "labels"] = "whole"
     """One target, the whole tumour (label > 0), or the original labels 1, 2, 4 as three."""
-    size: tuple[int, int] = (224, 224)
-    """Height and width of the prepared slices."""
+    size: tuple[Side, Side] = (224, 224)  # Height and width of the prepared slices.
     fit: Fit = "resize"
-    """How to get there: resize as the paper says (masks: nearest pixel), or crop the centre as public code does."""
-    tails: float = 1.0
+    """How to get there: resize as in the paper (masks: nearest pixel), or crop the centre as public code does."""
+    tails: Annotated[float, Ge(0), Lt(50)] = 1.0
     """Percent of the brain's intensities to clip at each end before scaling a scan to [0, 1]."""
     keep_empty: Literal["all", "train", "none"] = "all"
     """Slices without tumour: keep all, only those for training (as in the paper, most likely), or none."""
@@ -61,55 +63,43 @@ class Options:
     table: Path | None = None
     """A CSV file with the columns case, patient and perhaps split. Without it, each case is a patient."""
 
+    def check(self) -> None:
+        different = self.sequences and len(set(self.sequences)) == len(self.sequences)
+        expect(different, "sequences", "one or more different ones", " ".join(self.sequences))
+
 
 def read(path: str | Path, options: Options) -> Reading:
     """Open a BraTS folder of any of the three layouts."""
     root = Path(path)
-    _check(options)
     found, notes = find_cases(root, options.sequences)
     listed = _listed(found, options)
-    kept = {case.name: _kept(case, options) for case in found}
-    total = sum(map(len, kept.values()))
-    if not total:
-        raise InputError(
-            f"{root}: expected slices between the bottom {options.bottom} and the top {options.top}, found none"
-        )
+    total = sum(len(_kept(case, options)) for case in found)
+    expect(total, root, f"slices between the bottom {options.bottom} and the top {options.top}")
+    intensity = Intensity("brain", tails=options.tails)
     return Reading(
         channels=options.sequences,
-        targets=("whole_tumour",) if options.targets == "whole" else tuple(TARGETS.values()),
+        targets=tuple(TARGETS[options.targets]),
+        intensity=intensity,
         raters=1,
         size=options.size,
         dtype="float32",
         total=total if options.keep_empty == "all" else None,
-        cases=_cases(found, listed, kept, options),
+        cases=(one for case in found for one in _cases(case, *listed[case.name], intensity, options)),
         notes=(*notes, f"slices without tumour kept: {options.keep_empty}"),
     )
 
 
-def _check(options: Options) -> None:
-    if not options.sequences or len(set(options.sequences)) < len(options.sequences):
-        raise InputError(f"--sequences: expected one or more different ones, found {' '.join(options.sequences)}")
-    if min(options.bottom, options.top) < 0:
-        raise InputError(f"--bottom and --top: expected 0 or more, found {options.bottom} and {options.top}")
-    if min(options.size) < 1:
-        raise InputError(f"--size: expected two positive numbers, found {options.size[0]} {options.size[1]}")
-    if not 0 <= options.tails < 50:
-        raise InputError(f"--tails: expected a percentage from 0 to below 50, found {options.tails:g}")
-
-
-def _listed(found: list[FoundCase], options: Options) -> dict[str, Listed]:
+def _listed(found: list[FoundCase], options: Options) -> dict[str, tuple[str, str]]:
     """Patient and split of every case."""
-    listed = {case.name: Listed(case.name, case.split) for case in found}
+    listed = {case.name: (case.name, case.split) for case in found}
     if options.table is not None:
         listed = read_case_list(options.table, listed)
     if options.split == "paper":
-        splits = split_patients((of.patient for of in listed.values()), seed=0, val=0.0, test=0.1)
-        listed = {name: Listed(of.patient, splits[of.patient]) for name, of in listed.items()}
-    if options.keep_empty == "train" and not all(of.split for of in listed.values()):
-        raise InputError(
-            "--keep-empty train: expected a split to go by (--split paper, a --table with splits, or folders called "
-            "training and testing), found none"
-        )
+        splits = split_patients((patient for patient, _ in listed.values()), seed=0, val=0.0, test=0.1)
+        listed = {name: (patient, splits[patient]) for name, (patient, _) in listed.items()}
+    ways = "(--split paper, a --table with splits, or folders called training and testing)"
+    known = options.keep_empty != "train" or all(split for _, split in listed.values())
+    expect(known, "--keep-empty train", f"a split to go by {ways}")
     return listed
 
 
@@ -118,60 +108,24 @@ def _kept(case: FoundCase, options: Options) -> list[int]:
     return [place for place, number in enumerate(case.numbers) if options.bottom <= number < case.depth - options.top]
 
 
-def _cases(
-    found: list[FoundCase], listed: dict[str, Listed], kept: dict[str, list[int]], options: Options
-) -> Iterator[Case]:
-    """One scan in memory at a time."""
-    for case in found:
-        patient, split = listed[case.name].patient, listed[case.name].split
-        keep_empty = options.keep_empty == "all" or (options.keep_empty == "train" and split == "train")
-        if not kept[case.name]:
-            continue
-        scan = case.load(options.sequences)
-        old = scan.labels.shape[1:]
-        limits = [
-            intensity_limits(sequence, options.tails, f"{case.name}, sequence {name}", isinstance(case, SlicesCase))
-            for name, sequence in zip(options.sequences, scan.images, strict=True)
-        ]
-        for place in kept[case.name]:
-            labels = scan.labels[place]
-            if not keep_empty and not labels.any():
-                continue
-            if options.targets == "whole":
-                masks = (labels > 0)[None].astype(np.uint8)
-            else:
-                masks = np.stack([labels == label for label in TARGETS]).astype(np.uint8)
-            image = np.stack([scaled(plane[place], *of) for plane, of in zip(scan.images, limits, strict=True)])
-            yield Case(
-                name=f"{case.name}_{case.numbers[place]:03d}",
-                patient=patient,
-                image=fit_image(image, options.size, options.fit),
-                masks=fit_labels(masks, options.size, options.fit)[None],
-                volume=case.name,
-                spacing=fit_spacing(scan.spacing, (old[0], old[1]), options.size, options.fit),
-                source=case.source,
-                split=split,
-            )
-
-
-def intensity_limits(voxels: np.ndarray, tails: float, what: str, keep_unit: bool = False) -> tuple[float, float]:
-    """The intensities of one sequence of one scan that become 0 and 1: the tails of the brain (voxels other than 0).
-
-    Exports of single slices come normalised already, and from a part of a scan it cannot be done again: with
-    `keep_unit`, values that all lie in [0, 1] stay as they are.
-    """
-    if keep_unit and voxels.min() >= 0 and voxels.max() <= 1:
-        return 0.0, 1.0
-    brain = voxels[voxels != 0]
-    if not brain.size:
-        raise InputError(f"{what}: expected a brain, found only zeros")
-    low, high = np.percentile(brain, (tails, 100 - tails))
-    if high <= low:
-        raise InputError(f"{what}: expected intensities that differ, found {low:g} all over the brain")
-    return float(low), float(high)
-
-
-def scaled(voxels: np.ndarray, low: float, high: float) -> np.ndarray:
-    """float32 in [0, 1]; the background, which is 0 in BraTS, stays 0 whatever the limits are."""
-    unit = np.clip((voxels - np.float32(low)) / np.float32(high - low), 0, 1)
-    return np.where(voxels != 0, unit, np.float32(0))
+def _cases(case: FoundCase, patient: str, split: str, intensity: Intensity, options: Options) -> Iterator[Case]:
+    """The slices of one scan."""
+    kept = _kept(case, options)
+    if not kept:
+        return
+    voxels, labels, spacing = case.load(options.sequences)
+    scaled = [
+        to_unit(values[None], intensity, f"{case.name}, sequence {sequence}", planar=case.planar, forced=True)
+        for sequence, values in zip(options.sequences, voxels, strict=True)
+    ]
+    images = np.concatenate(scaled)  # (C, Z, H, W)
+    targets = TARGETS[options.targets].values()
+    masks = np.stack([np.isin(labels, values) for values in targets]).astype(np.uint8)  # (K, Z, H, W)
+    spacing = fit_spacing(spacing, labels.shape[1:], options.size, options.fit)
+    keep_empty = options.keep_empty == "all" or options.keep_empty == split == "train"
+    for place in kept:
+        if keep_empty or masks[:, place].any():
+            name = f"{case.name}_{case.numbers[place]:03d}"
+            image = fit_image(images[:, place], options.size, options.fit)
+            marked = fit_labels(masks[:, place], options.size, options.fit)[None]
+            yield Case(name, patient, image, marked, case.name, spacing, case.source, split)

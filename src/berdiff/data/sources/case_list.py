@@ -2,63 +2,39 @@
 
 import csv
 from collections.abc import Collection
-from dataclasses import dataclass
 from pathlib import Path
 
 from berdiff.data.case import SPLITS
-from berdiff.errors import InputError
+from berdiff.data.describe import expect, refusing
+from berdiff.data.paths import expect_file
 
 
-@dataclass(frozen=True)
-class Listed:
-    """What the list says of a case."""
+def read_case_list(path: Path, cases: Collection[str]) -> dict[str, tuple[str, str]]:
+    """case -> patient and split, for exactly the given cases: none unknown, none missing, none twice.
 
-    patient: str
-    split: str  # one of SPLITS, or "" where the list has no such column
-
-
-def read_case_list(path: Path, cases: Collection[str]) -> dict[str, Listed]:
-    """case -> patient and split, for exactly the given cases: none unknown, none missing, none twice."""
-    rows = _rows(path)
-    listed: dict[str, Listed] = {}
+    The split is one of SPLITS, or "" where the list has no such column.
+    """
+    expect_file(path, "a CSV file")
+    broken = (UnicodeDecodeError, csv.Error)
+    with refusing(broken, path, "a CSV file", "something else"), path.open(encoding="utf-8-sig", newline="") as file:
+        reader = csv.DictReader(file, strict=True)
+        columns = reader.fieldnames = [name.strip().lower() for name in reader.fieldnames or ()]
+        rows = [(f"{path}, line {reader.line_num}", row) for row in reader]
+    expect({"case", "patient"} <= set(columns), path, "the columns case, patient and perhaps split", ", ".join(columns))
+    listed: dict[str, tuple[str, str]] = {}
     split_of: dict[str, str] = {}
-    for line, row in rows:
-        case, patient, split = row["case"], row["patient"], row.get("split", "")
-        where = f"{path}, line {line}"
-        if case not in cases:
-            what = "a path" if ".." in Path(case).parts or Path(case).is_absolute() else "an unknown case"
-            raise InputError(f"{where}: expected the name of a case in the folder, found {what}: {case!r}")
-        if case in listed:
-            raise InputError(f"{where}: expected each case once, found {case!r} again")
-        if not patient:
-            raise InputError(f"{where}: expected a patient for the case {case!r}, found none")
-        if "split" in row and split not in SPLITS:
-            raise InputError(f"{where}: expected the split {', '.join(SPLITS)}, found {split!r}")
-        if split_of.setdefault(patient, split) != split:
-            raise InputError(
-                f"{where}: expected the patient {patient!r} in one split, found {split_of[patient]} and {split}"
-            )
-        listed[case] = Listed(patient, split)
-    missing = sorted(set(cases) - set(listed))
-    if missing:
-        raise InputError(f"{path}: expected every case of the folder, found no {missing[0]!r}")
+    for where, row in rows:
+        whole = None not in row and None not in row.values()
+        expect(whole, where, f"{len(columns)} columns", "another number")
+        case, patient, split = (row.get(name, "").strip() for name in ("case", "patient", "split"))
+        what = "a path" if ".." in Path(case).parts or Path(case).is_absolute() else "an unknown case"
+        expect(case in cases, where, "the name of a case in the folder", f"{what}: {case!r}")
+        expect(case not in listed, where, "each case once", f"{case!r} again")
+        expect(patient, where, f"a patient for the case {case!r}")
+        expect("split" not in row or split in SPLITS, where, f"the split {', '.join(SPLITS)}", f"{split!r}")
+        first = split_of.setdefault(patient, split)
+        expect(first == split, where, f"the patient {patient!r} in one split", f"{first} and {split}")
+        listed[case] = patient, split
+    for case in sorted(cases):
+        expect(case in listed, path, "every case of the folder", f"no {case!r}")
     return listed
-
-
-def _rows(path: Path) -> list[tuple[int, dict[str, str]]]:
-    if not path.is_file():
-        raise InputError(f"{path}: expected a CSV file, found no such file")
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.DictReader(file, strict=True)
-            columns = [name.strip().lower() for name in reader.fieldnames or ()]
-            reader.fieldnames = columns
-            rows = [(reader.line_num, row) for row in reader]
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"{path}: expected a CSV file, found something else ({error})") from error
-    if not {"case", "patient"} <= set(columns):
-        raise InputError(f"{path}: expected the columns case, patient and perhaps split, found {', '.join(columns)}")
-    for line, row in rows:
-        if None in row or None in row.values():
-            raise InputError(f"{path}, line {line}: expected {len(columns)} columns, found another number")
-    return [(line, {name: value.strip() for name, value in row.items()}) for line, row in rows]

@@ -7,71 +7,36 @@ lidc_crops_<split>/<split>/gt/LIDC-IDRI-<number>/z-<z>_c<k>_l0.png to _l3.png   
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
-import numpy as np
+from annotated_types import Ge
 
-from berdiff.data.case import SPLITS, Case, Reading
-from berdiff.data.fitting import centre
-from berdiff.data.images import read_image, read_mask
-from berdiff.data.paths import inside
-from berdiff.errors import InputError
+from berdiff.data.case import SPLITS, Reading
+from berdiff.data.fitting import Fit
+from berdiff.data.sources.lidc import PictureSlice, read_pictures
 
 
 @dataclass(frozen=True)
 class Options:
-    size: int = 128
-    """The centre that is kept, in pixels; 180 keeps all."""
-    readers: int = 4
-    """How many masks every crop has."""
+    size: Annotated[int, Ge(1)] = 128
+    """Height and width of the prepared slices, in pixels; 180 keeps the crops as they are."""
+    fit: Fit = "crop"
+    """How to get to --size: crop the centre, which keeps 0.5 mm per pixel, or resize, which keeps the whole crop, as
+    the paper does (masks: nearest pixel)."""
+    readers: Annotated[int, Ge(1)] = 4  # How many masks every crop has.
 
 
 def read(path: Path, options: Options) -> Reading:
-    if not path.is_dir():
-        raise InputError(f"{path}: expected a folder, found {'a file' if path.exists() else 'nothing'}")
-    found = [(split, image) for split in SPLITS for image in _images(path, split)]
-    if not found:
-        raise InputError(f"{path}: expected crops lidc_crops_train/train/images/*/*.png, found none")
-    height, width = read_image(found[0][1], channels=1).shape[1:]
-    if not 0 < options.size <= min(height, width):
-        raise InputError(f"--size: expected 1 to {min(height, width)}, the size of the crops, found {options.size}")
-    return Reading(
-        channels=("ct",),
-        targets=("nodule",),
-        raters=options.readers,
-        size=(options.size, options.size),
-        dtype="uint8",
-        total=len(found),
-        cases=_cases(path, found, (height, width), options),
-    )
+    expected = "crops lidc_crops_train/train/images/*/*.png"
+    return read_pictures(path, _slices(path, options.readers), expected, options.size, options.fit, spacing=0.5)
 
 
-def _images(path: Path, split: str) -> Iterator[Path]:
-    for base in (path / f"lidc_crops_{split}" / split, path / split):
-        if (base / "images").is_dir():
-            yield from sorted((base / "images").glob("*/*.png"))
-            return
-
-
-def _cases(path: Path, found: list[tuple[str, Path]], size: tuple[int, int], options: Options) -> Iterator[Case]:
-    for split, file in found:
-        image = read_image(inside(path, file), channels=1)
-        if image.dtype != np.uint8 or image.shape[1:] != size:
-            raise InputError(
-                f"{file}: expected an 8-bit crop of {size[0]}x{size[1]}, found {image.dtype} of {image.shape[1:]}"
-            )
-        patient = file.parent.name
-        labels = file.parents[2] / "gt" / patient
-        masks = [
-            read_mask(inside(path, labels / f"{file.stem}_l{reader}.png"), size) for reader in range(options.readers)
-        ]
-        kept = (options.size, options.size)
-        yield Case(
-            name=f"{patient}/{file.stem}",
-            patient=patient,
-            image=centre(image, kept),
-            masks=centre(np.stack(masks)[:, None], kept),
-            volume=patient,
-            spacing=(0.5, 0.5),
-            source=file.relative_to(path).as_posix(),
-            split=split,
-        )
+def _slices(path: Path, readers: int) -> Iterator[PictureSlice]:
+    for split in SPLITS:
+        base = path / f"lidc_crops_{split}" / split
+        if not (base / "images").is_dir():
+            base = path / split
+        for file in sorted((base / "images").glob("*/*.png")):
+            patient = file.parent.name
+            masks = [base / "gt" / patient / f"{file.stem}_l{k}.png" for k in range(readers)]
+            yield PictureSlice(f"{patient}/{file.stem}", patient, file, masks, patient, split)

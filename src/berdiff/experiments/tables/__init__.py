@@ -1,1 +1,1 @@
-"""The paper's tables as commands: one file a table, one function a row."""
+"""The paper's tables as commands: one file per table, with its rows as data."""

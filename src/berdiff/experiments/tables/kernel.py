@@ -1,40 +1,33 @@
 """Table 2: the Gaussian kernel against the Bernoulli one, after short and after long training of the same run."""
 
-from dataclasses import replace
+from typing import Any
 
-from berdiff.experiments.tables.row import Claim, Figures, Row, Table, as_gaussian, ged_row
-from berdiff.experiments.tables.scale import Scale
-from berdiff.training.config import TrainConfig
+from berdiff.experiments.tables.methods import GAUSSIAN
+from berdiff.experiments.tables.spec import Claim, PaperTable, TableRow, Training, ged_row
 
+PAPER: dict[tuple[Training, str], Any] = {
+    ("short", "Gaussian"): ged_row(0.671, 0.732, 0.852, 1.573, 0.020),
+    ("short", "Bernoulli"): ged_row(0.252, 0.287, 0.358, 0.775, 0.575),
+    ("long", "Gaussian"): ged_row(0.251, 0.282, 0.345, 0.719, 0.587),
+    ("long", "Bernoulli"): ged_row(0.238, 0.271, 0.340, 0.748, 0.596),
+}
 
-def _row(scale: Scale, training: str, kernel: str, config: TrainConfig, paper: Figures) -> Row:
-    config = replace(config, validation=scale.curves)
-    return Row(
-        f"{kernel.lower()}-{training}", (training, kernel), kernel.lower(), config, scale.settings(config), paper
-    )
-
-
-def gaussian_short(scale: Scale) -> Row:
-    return _row(scale, "short", "Gaussian", as_gaussian(scale.short), ged_row(0.671, 0.732, 0.852, 1.573, 0.020))
-
-
-def bernoulli_short(scale: Scale) -> Row:
-    return _row(scale, "short", "Bernoulli", scale.short, ged_row(0.252, 0.287, 0.358, 0.775, 0.575))
-
-
-def gaussian_long(scale: Scale) -> Row:
-    return _row(scale, "long", "Gaussian", as_gaussian(scale.long), ged_row(0.251, 0.282, 0.345, 0.719, 0.587))
-
-
-def bernoulli_long(scale: Scale) -> Row:
-    return _row(scale, "long", "Bernoulli", scale.long, ged_row(0.238, 0.271, 0.340, 0.748, 0.596))
-
-
-TABLE = Table(
+TABLE = PaperTable(
     name="kernel",
     title="Table 2: the diffusion kernel on LIDC-IDRI",
     heads=("training", "kernel"),
-    rows=(gaussian_short, bernoulli_short, gaussian_long, bernoulli_long),
+    rows=tuple(
+        TableRow(
+            name=f"{kernel.lower()}-{training}",
+            label=(training, kernel),
+            training=training,
+            paper=paper,
+            run=kernel.lower(),
+            curves=True,
+            **(GAUSSIAN if kernel == "Gaussian" else {}),
+        )
+        for (training, kernel), paper in PAPER.items()
+    ),
     claims=(
         Claim("Bernoulli is better than Gaussian after short training", "bernoulli-short", "gaussian-short"),
         Claim("Bernoulli is better than Gaussian after long training", "bernoulli-long", "gaussian-long"),

@@ -1,147 +1,92 @@
-"""Make a table: train what is missing, judge what is missing, put the figures together.
+"""Make a table: train what is missing, evaluate what is missing, assemble the figures.
 
 OUT/runs/RUN-seed-N         the trainings; rows of one run share it
 OUT/models/ROW-seed-N       the model of a row (or of all rows) as its training left it; trained.json: how
 OUT/evaluations/ROW-seed-N  its evaluation
 OUT/table.md, .csv, .png, .json
 
-Every part is skipped where it is done and goes on where it was, so the same command finishes a table that was killed.
+Every part is skipped where it is done and resumes where it was killed, so the same command finishes a killed table.
 """
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 from typing import Any
 
-from berdiff.data.store import Store
-from berdiff.errors import InputError
+from berdiff.data.case import Progress
+from berdiff.data.describe import expect
+from berdiff.evaluation.compare import Evaluation
 from berdiff.evaluation.compare import load as load_evaluation
 from berdiff.evaluation.evaluate import evaluate, identity
-from berdiff.evaluation.models import open_model
-from berdiff.experiments.tables.borrow import borrow_evaluation, borrow_model, check_tables
-from berdiff.experiments.tables.figures import Done, figures
-from berdiff.experiments.tables.row import Row, Table
-from berdiff.experiments.tables.scale import Scale
-from berdiff.experiments.tables.trained import differences, read_trained, write_trained
+from berdiff.experiments.tables import reuse
+from berdiff.experiments.tables.assemble import FinishedRow, assemble
+from berdiff.experiments.tables.spec import TableRow
+from berdiff.experiments.tables.table_job import TableJob
 from berdiff.experiments.tables.write import write
 from berdiff.files import whole_folder
-from berdiff.training.config import TrainConfig
+from berdiff.inference.model import load as load_model
 from berdiff.training.config import load as load_config
-from berdiff.training.runs import read_run
+from berdiff.training.run_folder import read_run
 from berdiff.training.session import train, with_absolute_store
+from berdiff.training.stop import RunStopped
 
-Say = Callable[[str], None]
-Progress = Callable[[str], AbstractContextManager[Callable[[int, int], None]]]
-"""(what is done) -> a context that gives a function to be told (done, total)."""
-
-
-class Interrupted(Exception):
-    """A training was asked to stop, and has saved itself; the message is its reason."""
-
-
-def silent(what: str) -> AbstractContextManager[Callable[[int, int], None]]:
-    return nullcontext(lambda done, total: None)
+Bar = Callable[[str], AbstractContextManager[Progress]]
+"""(what is done) -> a context that gives a function to call with (done, total)."""
 
 
 def run_table(
-    table: Table,
-    scale: Scale,
-    store: Store,
-    out: Path,
-    seeds: int,
-    model: str | None = None,
-    say: Say = lambda line: None,
-    progress: Progress = silent,
-    also: Sequence[Path] = (),
+    job: TableJob,
+    report: Callable[[str], None] = lambda line: None,
+    bar: Bar = lambda what: nullcontext(lambda done, total: None),
 ) -> dict[str, Any]:
-    """All of OUT; returns what table.json holds. With `model`, all rows judge it and nothing is trained. What the
-    tables in the folders `also` have done in the same way is copied from there."""
-    check_request(table, seeds, model)
-    check_tables(also)
-    rows = [row(scale) for row in table.rows]
-    done: list[Done] = []
-    for number, row in enumerate(rows, 1):
+    """All of OUT; returns what table.json holds."""
+    job.check()
+    finished: list[FinishedRow] = []
+    for number, row in enumerate(job.table.rows, 1):
         parts, steps = [], []
-        for seed in range(seeds):
-            name = f"{row.name}-seed-{seed}"
-            say(f"row {number} of {len(rows)}, {', '.join(row.label)}, seed {seed}")
-            path = Path(model) if model is not None else trained(row, seed, out, also)
-            steps.append(None if model is not None else read_trained(path)["step"])
-            folder = out / "evaluations" / name
-            _judge(row, path, model is not None, store, folder, name, progress, also)
-            parts.append(load_evaluation(folder, name))
-        done.append(Done(row, parts, steps))
-    result = figures(table, scale, store, done, seeds, model)
-    write(result, out)
+        for seed in range(job.seeds):
+            report(f"row {number} of {len(job.table.rows)}, {', '.join(row.label)}, seed {seed}")
+            path = trained(job, row, seed) if job.model is None else Path(job.model)
+            steps.append(reuse.read_trained(path)[0] if job.model is None else None)
+            parts.append(_evaluated(job, row, seed, path, bar))
+        finished.append(FinishedRow(row, parts, steps))
+    result = assemble(job, finished)
+    write(result, job.out)
     return result
 
 
-def check_request(table: Table, seeds: int, model: str | None) -> None:
-    if seeds < 1:
-        raise InputError(f"--seeds: expected at least 1, found {seeds}")
-    if model is not None and not table.takes_model:
-        raise InputError(f"--model: expected none for the table {table.name}, which trains its rows, found {model}")
-    if model is not None and seeds != 1:
-        raise InputError(f"--seeds: expected 1 with --model, which is not trained again, found {seeds}")
-
-
-def trained(row: Row, seed: int, out: Path, also: Sequence[Path] = ()) -> Path:
-    """The folder of the row's model, after its training, which begins, goes on or is done."""
-    config = with_absolute_store(replace(row.config, seed=seed))
-    kept = out / "models" / row.kept(seed)
-    if kept.is_dir():
-        _refuse_other(kept, config)
-        return kept
-    if borrow_model(kept, config, also):
-        return kept
-    run = out / "runs" / f"{row.run}-seed-{seed}"
-    _refuse_longer(run, config)
+def trained(job: TableJob, row: TableRow, seed: int) -> Path:
+    """The folder of the row's model, after its training, which begins, resumes or is done."""
+    config = with_absolute_store(job.scale.config(row, seed))
+    folder, run = job.folder("models", row, seed), job.folder("runs", row, seed)
+    if folder.is_dir():
+        changed = reuse.training_differences(folder, config)
+        expect(not changed, folder, "a model trained as is asked now", f"another ({'; '.join(changed)})")
+        return folder
+    if reuse.copy_model(folder, config, job.also):
+        return folder
+    if (run / "config.json").is_file():  # a longer run has not kept this row's model
+        before, now = load_config(run / "config.json").loop, config.loop
+        fits = before.max_steps <= now.max_steps and (before.max_minutes or 0) <= (now.max_minutes or inf)
+        expect(fits, run, "a run no longer than this row's", "a longer one; take a new --out")
     reason = train(config, run)
     if not reason.startswith("finished"):
-        raise Interrupted(reason)
-    end = read_run(run).of_kind("end")[-1]
-    with whole_folder(kept) as part:  # a longer row of the same run will move the run's own model on
-        for file in ("config.json", "model.safetensors"):
-            shutil.copyfile(run / "model" / file, part / file)
-        write_trained(part, end["step"], config)
-    return kept
+        raise RunStopped(reason)  # it was asked to stop, and has saved itself
+    with whole_folder(folder) as part:  # a longer row of the same run will replace the run's own model
+        shutil.copytree(run / "model", part, dirs_exist_ok=True)
+        reuse.write_trained(part, read_run(run).of_kind("end")[-1]["step"], config)
+    return folder
 
 
-def _judge(
-    row: Row,
-    path: Path,
-    given: bool,
-    store: Store,
-    folder: Path,
-    name: str,
-    progress: Progress,
-    also: Sequence[Path],
-) -> None:
-    settings = row.settings
-    opened = open_model(path, settings.device)
-    if given:  # it knows itself what it was trained on
-        settings = replace(settings, crop=opened.crop)
-    if also and not folder.is_dir():  # neither done nor begun
-        borrow_evaluation(folder, identity(opened.segmenter, store, settings, name), also)
-    with progress(f"judging {name}") as update:
-        evaluate(opened.segmenter, store, folder, settings, name, update)
-
-
-def _refuse_other(kept: Path, config: TrainConfig) -> None:
-    """InputError where the model at hand was trained otherwise than the row is now asked for."""
-    if changed := differences(read_trained(kept)["config"], config):
-        raise InputError(f"{kept}: expected a model trained as is asked now, found another ({'; '.join(changed)})")
-
-
-def _refuse_longer(run: Path, config: TrainConfig) -> None:
-    """InputError where the run has gone on beyond this row's budget and the row's model was not kept."""
-    if not (run / "config.json").is_file():
-        return
-    before, now = load_config(run / "config.json").loop, config.loop
-    longer = before.max_steps > now.max_steps
-    if before.max_minutes is not None and now.max_minutes is not None:
-        longer |= before.max_minutes > now.max_minutes
-    if longer:
-        raise InputError(f"{run}: expected a run no longer than this row's, found a longer one; take a new --out")
+def _evaluated(job: TableJob, row: TableRow, seed: int, path: Path, bar: Bar) -> Evaluation:
+    folder = job.folder("evaluations", row, seed)
+    model = replace(load_model(path, job.device), name=folder.name)
+    settings = job.settings(row, model)
+    if job.also and not folder.is_dir():  # neither done nor begun
+        reuse.copy_evaluation(folder, identity(model, job.store, settings), job.also)
+    with bar(f"evaluating {folder.name}") as progress:
+        evaluate(model, job.store, folder, settings, progress)
+    return load_evaluation(folder, folder.name)

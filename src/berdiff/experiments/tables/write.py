@@ -1,111 +1,106 @@
-"""A table as Markdown, CSV, a picture and JSON, each file whole."""
+"""A table as Markdown, CSV, a picture and JSON, each file whole; text formats share the same lines."""
 
-import csv
-import io
-import json
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from textwrap import fill
 from typing import Any
 
-from berdiff.evaluation.summary import higher_is_better, label
-from berdiff.evaluation.tables import interval, number, pipes
+from berdiff import schema
+from berdiff.evaluation.bootstrap import Figure
+from berdiff.evaluation.layout import TextTable, interval, number, pipes
+from berdiff.evaluation.per_case import csv_text, higher_is_better, label
 from berdiff.files import whole_file, write_text
 
 OURS, PAPER, REFERENCE = "ours", "the paper's", "reference"
 SIZES = ("training steps", "slices", "patients")  # `steps` alone is the sampler's, a head of table A1
 
 
+@dataclass(frozen=True)
+class TableLine:
+    cells: list[str]  # under the table's heads
+    whose: str
+    figures: dict[str, Figure]
+    seed: str = ""  # "mean" of all seeds, or the number of one
+    sizes: tuple[Any, ...] = ("", "", "")
+
+
 def write(result: dict[str, Any], out: Path) -> None:
-    write_text(out / "table.md", markdown(result))
-    write_text(out / "table.csv", to_csv(result))
+    lines = list(_lines(result))
+    write_text(out / "table.md", _markdown(result, lines))
+    header = [*result["heads"], "whose", "seed", "metric", "value", "low", "high", *SIZES]
+    values = (  # one line per row, seed and metric; the mean over seeds has the interval
+        [*line.cells, line.whose, line.seed, metric, *figure.values(), *line.sizes]
+        for line in lines
+        for metric, figure in line.figures.items()
+    )
+    write_text(out / "table.csv", csv_text([header, *values]))
     _picture(result, out / "table.png")
-    write_text(out / "table.json", json.dumps(result, indent=2) + "\n")
+    write_text(out / "table.json", schema.dump(result))
 
 
-def cells(result: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """(header, rows): each of our rows with the paper's below it, then the paper's others and the reference points."""
+def _lines(result: dict[str, Any]) -> Iterator[TableLine]:
+    """Each of our rows, its seeds and the paper's row, then the paper's others and the reference points."""
+    for row in result["rows"]:
+        cells, counts, steps = row["label"], (row["slices"], row["patients"]), row["steps"]
+        yield TableLine(cells, OURS, row["metrics"], "mean", (", ".join(str(s) for s in steps if s), *counts))
+        for seed, trained in enumerate(steps):
+            of_seed = _figures({metric: values[seed] for metric, values in row["by_seed"].items()})
+            yield TableLine(cells, OURS, of_seed, str(seed), (trained, *counts))
+        if row["paper"]:
+            yield TableLine(cells, PAPER, _figures(row["paper"]))
+    blank = [""] * (len(result["heads"]) - 1)
+    for whose, group in ((PAPER, result["others"]), (REFERENCE, result["references"])):
+        for name, values in group.items():
+            yield TableLine([name, *blank], whose, _figures(values))
+
+
+def _figures(values: dict[str, float]) -> dict[str, Figure]:
+    return {metric: {"value": value, "low": None, "high": None} for metric, value in values.items()}
+
+
+def _markdown(result: dict[str, Any], lines: list[TableLine]) -> str:
     metrics = result["metrics"]
     header = [*result["heads"], "whose", *(f"{label(m)} {_arrow(m)}" for m in metrics), *SIZES]
-    body = []
-    for row in result["rows"]:
-        shown = [_with_interval(row["metrics"].get(m)) for m in metrics]
-        steps = ", ".join("" if step is None else str(step) for step in row["steps"])
-        body.append([*row["label"], OURS, *shown, steps, str(row["slices"]), str(row["patients"])])
-        if row["paper"]:
-            body.append([*row["label"], PAPER, *(number(row["paper"].get(m)) for m in metrics), "", "", ""])
-    blank = [""] * (len(result["heads"]) - 1)
-    for whose, group in ((PAPER, result["others"]), (REFERENCE, result["references"])):
-        for name, values in group.items():
-            body.append([name, *blank, whose, *(number(values.get(m)) for m in metrics), "", "", ""])
-    return header, body
-
-
-def claim_cells(result: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """(header, rows): each claim by each deciding metric, on the slices that both rows have."""
-    header = ["claim", "whose", "metric", "better row", "other row", "other - better", "95 % interval", "ours says"]
     body = [
-        [
-            claim["text"],
-            claim["whose"],
-            label(metric),
-            number(found["better"]),
-            number(found["worse"]),
-            number(found["difference"]["value"]),
-            interval(found["difference"]),
-            f"{found['verdict']} ({claim['slices']} slices)",
-        ]
-        for claim in result["claims"]
-        for metric, found in claim["metrics"].items()
+        [*line.cells, line.whose, *(_with_interval(line.figures.get(m)) for m in metrics), *map(str, line.sizes)]
+        for line in lines
+        if line.seed in ("", "mean")
     ]
-    return header, body
-
-
-def markdown(result: dict[str, Any]) -> str:
-    lines = [f"# {result['title']}", "", *pipes(*cells(result)), "", *(f"- {line}" for line in result["caption"]), ""]
+    text = [f"# {result['title']}", "", *pipes(header, body), *(f"- {line}" for line in result["caption"]), ""]
     if result["claims"]:
-        lines += ["## Claims, on the slices that both rows have (paired)", "", *pipes(*claim_cells(result)), ""]
-    return "\n".join(lines)
+        text += ["## Claims, on the slices that both rows have (paired)", "", *pipes(*_claims(result))]
+    return "\n".join(text)
 
 
-def to_csv(result: dict[str, Any]) -> str:
-    """One line a row, seed and metric; the mean over seeds has the interval."""
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*result["heads"], "whose", "seed", "metric", "value", "low", "high", *SIZES])
-    for row in result["rows"]:
-        of = row["slices"], row["patients"]
-        for metric, found in row["metrics"].items():
-            writer.writerow([*row["label"], OURS, "mean", metric, found["value"], found["low"], found["high"], "", *of])
-            for seed, (value, steps) in enumerate(zip(row["by_seed"][metric], row["steps"], strict=True)):
-                writer.writerow([*row["label"], OURS, seed, metric, value, "", "", steps, *of])
-        for metric, value in (row["paper"] or {}).items():
-            writer.writerow([*row["label"], PAPER, "", metric, value, *[""] * 5])
-    blank = [""] * (len(result["heads"]) - 1)
-    for whose, group in ((PAPER, result["others"]), (REFERENCE, result["references"])):
-        for name, values in group.items():
-            for metric, value in values.items():
-                writer.writerow([name, *blank, whose, "", metric, value, *[""] * 5])
-    return text.getvalue()
+def _claims(result: dict[str, Any]) -> TextTable:
+    """Each claim by each deciding metric."""
+    header = ["claim", "whose", "metric", "better row", "other row", "other - better", "95 % interval", "in our runs"]
+    body = []
+    for claim in result["claims"]:
+        for metric, found in claim["metrics"].items():
+            values = [number(value) for value in (found["better"], found["worse"], found["difference"]["value"])]
+            values += [interval(found["difference"]), f"{found['verdict']} ({claim['slices']} slices)"]
+            body.append([claim["text"], claim["whose"], label(metric), *values])
+    return header, body
 
 
 def _picture(result: dict[str, Any], path: Path) -> None:
     """A dot and its interval for each of our rows, and the paper's hollow one beside it."""
     from matplotlib.figure import Figure  # no window, no global state
 
-    shown = [m for m in (result["metrics"][0], result["metrics"][-1]) if m in result["rows"][0]["metrics"]]
     rows = result["rows"]
+    shown = [m for m in (result["metrics"][0], result["metrics"][-1]) if m in rows[0]["metrics"]]
     figure = Figure(figsize=(4 + 4 * len(shown), 0.42 * len(rows) + 2.6), layout="constrained")
     for ax, metric in zip(figure.subplots(1, len(shown), sharey=True, squeeze=False)[0], shown, strict=True):
         for place, row in enumerate(rows):
-            found = row["metrics"][metric]
-            low, high = found["low"], found["high"]
-            ax.plot(found["value"], place, "o", color="tab:blue", label=OURS if place == 0 else None)
-            if low is not None:
-                ax.plot([low, high], [place, place], color="tab:blue")
-            seeds = row["by_seed"][metric]
+            found, seeds = row["metrics"][metric], row["by_seed"][metric]
+            ours, each_seed = (OURS, "each seed") if place == 0 else (None, None)
+            ax.plot(found["value"], place, "o", color="tab:blue", label=ours)
+            if found["low"] is not None:
+                ax.plot([found["low"], found["high"]], [place, place], color="tab:blue")
             if len(seeds) > 1:
-                name = "each seed" if place == 0 else None
-                ax.plot(seeds, [place] * len(seeds), "|", color="tab:blue", markersize=10, label=name)
+                ax.plot(seeds, [place] * len(seeds), "|", color="tab:blue", markersize=10, label=each_seed)
         marked = [(row["paper"][metric], i) for i, row in enumerate(rows) if row["paper"] and metric in row["paper"]]
         if marked:
             values, places = zip(*marked, strict=True)
@@ -122,18 +117,15 @@ def _picture(result: dict[str, Any], path: Path) -> None:
 
 
 def row_names(rows: list[dict[str, Any]]) -> list[str]:
-    """Of the rows; with their slices where these differ, for then two dots are not to be compared by eye."""
-    names = [", ".join(row["label"]) for row in rows]
-    if len({row["slices"] for row in rows}) == 1:
-        return names
-    return [f"{name} ({row['slices']} slices)" for name, row in zip(names, rows, strict=True)]
+    """With their slices where these differ, for then two dots are not to be compared by eye."""
+    same = len({row["slices"] for row in rows}) == 1
+    return [", ".join(row["label"]) + ("" if same else f" ({row['slices']} slices)") for row in rows]
 
 
-def _with_interval(found: dict[str, float | None] | None) -> str:
-    if found is None:
+def _with_interval(figure: Figure | None) -> str:
+    if figure is None:
         return ""
-    text = number(found["value"])
-    return f"{text} ({interval(found)})" if found["low"] is not None else text
+    return number(figure["value"]) + (f" ({interval(figure)})" if figure["low"] is not None else "")
 
 
 def _arrow(metric: str) -> str:

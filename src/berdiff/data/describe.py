@@ -1,0 +1,51 @@
+"""The one form of an error sentence, WHERE: expected ..., found ..., and what was found in words."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+import numpy as np
+
+from berdiff.errors import InputError
+
+Value = TypeVar("Value")
+
+
+def by(shape: Iterable[int]) -> str:
+    """128x128"""
+    return "x".join(map(str, shape))
+
+
+def some_values(array: np.ndarray, count: int = 6) -> str:
+    """The different values of an array, or the first of them."""
+    found = np.unique(array)
+    return ", ".join(f"{value:g}" for value in found[:count]) + (", ..." if len(found) > count else "")
+
+
+def first_line(error: BaseException) -> str:
+    """The first sentence of a library's message: the rest speaks to programmers."""
+    return (str(error).split("\n")[0].split(". ")[0] or type(error).__name__)[:160]
+
+
+def present(value: Value | None, where: object, expected: str) -> Value:
+    """The value, which must be there."""
+    if value is None:
+        raise InputError(f"{where}: expected {expected}, found none")
+    return value
+
+
+@contextmanager
+def refusing(errors: tuple[type[Exception], ...], where: object, expected: str, found: str) -> Iterator[None]:
+    """Say the same of what a library raises on a damaged or foreign file."""
+    try:
+        yield
+    except InputError:
+        raise
+    except errors as error:
+        raise InputError(f"{where}: expected {expected}, found {found} ({first_line(error)})") from error
+
+
+def expect(right: object, where: object, expected: str, found: object = "none") -> None:
+    """Refuse what is not right in the one form of sentence: WHERE: expected ..., found ..."""
+    if not right:
+        raise InputError(f"{where}: expected {expected}, found {found}")

@@ -1,0 +1,79 @@
+"""What an image must look like for a model: declared by a source, kept in the store's manifest and in the model folder.
+
+No torch and no numpy here: configurations and the command line read it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal
+
+from annotated_types import Ge, Lt
+
+from berdiff.errors import InputError
+from berdiff.schema import Settings
+
+Rule = Literal["auto", "dtype", "percentiles", "brain", "minmax", "window"]
+Size = tuple[int, int]
+Side = Annotated[int, Ge(1), Lt(2**20)]
+
+
+@dataclass(frozen=True)
+class Intensity(Settings):
+    """How values become [0, 1]; `data.intensity` applies it."""
+
+    # the range of the type (dtype), percentiles of the image, percentiles of the voxels other than 0 (brain), from the
+    # minimum to the maximum of each slice (minmax), a window; auto: the type for pictures, percentiles for the rest
+    rule: Rule = "auto"
+    window: tuple[float, float] | None = None  # the values that become 0 and 1, with the rule window
+    tails: Annotated[float, Ge(0), Lt(50)] = 1.0  # percent to clip at each end, with percentiles and brain
+    field: Annotated[int, Ge(1)] | None = None  # pixels per side of the square that minmax looks at; None: whole slice
+
+    def check(self) -> None:
+        if (self.rule == "window") != (self.window is not None):
+            found = f"{self.window} and {self.rule}"
+            raise InputError(f"window: expected a window with the rule window alone, found {found}")
+        low, high = self.window or (0, 1)
+        if not low < high:
+            raise InputError(f"window: expected a lower and a higher value, found {low:g} {high:g}")
+
+
+@dataclass(frozen=True)
+class InputSpec(Settings):
+    """Size, channels, intensities and targets: of a store's images, or of those that a model was trained on."""
+
+    size: tuple[Side, Side]  # height and width
+    channels: tuple[str, ...]  # a name for each image channel
+    targets: tuple[str, ...]  # a name for each of the K targets
+    intensity: Intensity = Intensity()
+    source: str = ""  # the layout that the data was prepared from
+    notes: tuple[str, ...] = ()  # shown wherever the data or a result is
+
+    def check(self) -> None:
+        for name, names in (("channels", self.channels), ("targets", self.targets)):
+            if not names or len(set(names)) < len(names):
+                raise InputError(f"{name}: expected one or more different names, found {', '.join(names) or 'none'}")
+
+    def cropped(self, size: Size) -> "InputSpec":
+        """The same for images of which the centre is taken; minmax still looks at the whole of them."""
+        field = self.intensity.field or (max(self.size) if self.intensity.rule == "minmax" else None)
+        return replace(self, size=size, intensity=replace(self.intensity, field=field))
+
+
+def from_format_1(about: Mapping[str, Any], channels: int, targets: int) -> dict[str, Any]:
+    """The `about` of a model folder of 0.1.0 as an input spec, in plain JSON types."""
+
+    def names(given: Any, count: int, what: str) -> list[str]:
+        return list(given) if given else [what] if count == 1 else [f"{what}{i}" for i in range(count)]
+
+    window, scale = about.get("window"), about.get("scale") or "auto"
+    intensity = {"rule": "window" if window else scale, "window": window, "tails": float(about.get("tails", 1.0))}
+    if scale == "minmax" and not window:
+        intensity["field"] = about.get("field")
+    return {
+        "size": about.get("size"),
+        "channels": names(about.get("channels"), channels, "channel"),
+        "targets": names(about.get("targets"), targets, "target"),
+        "intensity": intensity,
+        "source": about.get("data", ""),
+        "notes": list(about.get("notes") or ()),
+    }

@@ -1,0 +1,251 @@
+"""THE reader of image files: pictures, NIfTI, DICOM and .npy in one form, with the way back to each file's own grid."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from PIL import Image
+
+from berdiff.data import dicom, images, volumes
+from berdiff.data.describe import by, expect, refusing
+from berdiff.data.volumes import Volume
+from berdiff.errors import InputError
+
+Kind = Literal["png", "nifti", "dicom", "npy", "store", "array"]  # "png" is any picture: PNG, JPG or TIFF
+_SUFFIXES: dict[Kind, tuple[str, ...]] = {"png": images.SUFFIXES, "nifti": volumes.SUFFIXES, "npy": (".npy",)}
+SUFFIXES = (*images.SUFFIXES, *volumes.SUFFIXES, *dicom.SUFFIXES, ".npy")
+UNKNOWN = (float("nan"), float("nan"))
+_WIDE_MODES = ("I;16", "I;16B", "I;16L", "I", "F")  # Pillow's pictures of more than 8 bits per value
+
+
+@dataclass(frozen=True, eq=False)
+class Geometry:
+    """Where an image came from, and how to put an array back on its grid.
+
+    A volume's arrays are upright, (slice, row, column) from feet, front and the patient's right, whatever the order in
+    the file; `to_stored` turns them back exactly. 2D images are always as stored.
+    """
+
+    kind: Kind
+    paths: tuple[Path, ...] = ()  # the files; of a DICOM series in the order of `to_stored`'s first axis
+    shape: tuple[int, ...] = ()  # of the stored grid: (H, W); NIfTI (X, Y, Z); DICOM series (Z, rows, columns)
+    affine: np.ndarray | None = None  # (4, 4), NIfTI volumes: stored voxel -> mm, exactly as in the file
+    header: Any = None  # NIfTI: the nibabel header, for units, codes and descriptions
+    back: np.ndarray | None = None  # volumes: nibabel's orientation (column, row, slice) -> the stored (X, Y, Z)
+
+    def to_stored(self, array: np.ndarray) -> np.ndarray:
+        """(..., Z, H, W) or (..., H, W) -> the same leading axes, then the source's own grid (`shape`)."""
+        if self.back is None:
+            return array
+        turned = volumes.apply_orientation(array.T, self.back).T  # (..., Z, Y, X)
+        return np.ascontiguousarray(turned if self.kind == "dicom" else turned.swapaxes(-3, -1))
+
+
+@dataclass(frozen=True, eq=False)
+class ImageFile:
+    """The values of a file, of a DICOM series, or of a file per channel, as stored."""
+
+    values: np.ndarray  # (C, Z, H, W); Z is 1 for a 2D picture
+    spacing: tuple[float, ...]  # mm along the last axes: (row, column), or (slice, row, column); nan where unknown
+    geometry: Geometry
+    planar: bool  # a 2D picture, not a volume
+    volume: Volume | None = None  # where a volume lies in space, if its file states it
+    ct: bool = False
+    colour: bool = False  # its channels are the colours of one picture
+
+    @property
+    def path(self) -> Path:
+        return self.geometry.paths[0]
+
+    @property
+    def stack(self) -> bool:
+        """Slices in an .npy file, which states no place in space."""
+        return self.geometry.kind == "npy" and not self.planar
+
+
+@dataclass(frozen=True)
+class Outline:
+    """What the header holds, before any pixels are read."""
+
+    slices: int | None  # None for a 2D picture, which is no volume
+    size: tuple[int, int]  # (H, W)
+    channels: int = 1
+    eight_bit: bool = False  # unsigned 8-bit values that fill their range, as pictures do
+
+
+def stem(path: Path) -> str:
+    """The name without its suffix, of which .nii.gz has two."""
+    return path.name[: -len(".nii.gz")] if path.name.lower().endswith(".nii.gz") else path.stem
+
+
+def kind_of(path: Path) -> Kind | None:
+    """By its suffix, or, without a known one, the letters DICM; None for a file that is no image. Folders are DICOM."""
+    if path.is_dir():
+        return "dicom"
+    for kind, suffixes in _SUFFIXES.items():
+        if path.name.lower().endswith(suffixes):
+            return kind
+    return "dicom" if dicom.is_dicom(path) else None
+
+
+def outline(path: Path) -> Outline:
+    """Shape and type of an image by its header."""
+    kind = kind_of(path)
+    if kind == "nifti" and len(shape := volumes.stored_shape(path)) == 2:
+        return Outline(None, (shape[0], shape[1]))
+    if kind == "nifti" or path.is_dir():
+        depth, height, width = volumes.shape_of(path) if kind == "nifti" else volumes.shape_of_dicom(path)
+        return Outline(depth, (height, width))
+    if kind == "dicom":
+        return Outline(None, dicom.read_header(path).shape)
+    if kind == "npy":
+        array = open_numpy(path)
+        values, planar = arranged(array, None, str(path))
+        channels, depth, height, width = values.shape
+        return Outline(None if planar else depth, (height, width), channels, array.dtype == np.uint8)
+    try:
+        with Image.open(path) as picture:
+            width, height = picture.size
+            grey = picture.mode in ("1", "L", "LA", "La", *_WIDE_MODES)
+            return Outline(None, (height, width), 1 if grey else 3, picture.mode not in _WIDE_MODES)
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
+        channels, height, width = (whole := images.read_image(path)).shape  # raises what is wrong, or knows the kind
+        return Outline(None, (height, width), channels, whole.dtype == np.uint8)
+
+
+def read_image_files(paths: Sequence[Path], channels: int) -> ImageFile:
+    """What a model with `channels` takes: one file, the slices of one DICOM series, or a file per channel."""
+    if kind_of(paths[0]) == "dicom":
+        return _read_dicom(paths)
+    if len(paths) == 1:
+        return read_image_file(paths[0], channels)
+    parts = [read_image_file(path, 1) for path in paths]
+    first = parts[0]
+    for path, part in zip(paths, parts, strict=True):
+        if part.values.shape != first.values.shape or part.planar != first.planar:
+            expected, found = (by(one.values.shape[2 if one.planar else 1 :]) for one in (first, part))
+            raise InputError(f"{path}: expected {expected} pixels like {paths[0].name}, found {found}")
+        if first.volume is not None and part.volume is not None:
+            volumes.check_same_place(first.volume, part.volume)
+    values = np.concatenate([part.values for part in parts])
+    return replace(first, values=values, geometry=replace(first.geometry, paths=tuple(paths)))
+
+
+def read_image_file(path: Path, channels: int | None = None) -> ImageFile:
+    """An image or volume, or a folder with the slices of one DICOM series.
+
+    `channels` is how many there must be. Without it a file may have one, or the three of a colour picture.
+    """
+    kind = kind_of(path)
+    if kind == "dicom":
+        return _read_dicom([path])
+    if kind == "nifti":
+        return _read_nifti(path, channels)
+    if kind == "npy":
+        return image_array(open_numpy(path), channels, str(path), geometry=Geometry("npy", (path,)))
+    values = images.read_image(path, channels)[:, None]
+    return ImageFile(values, UNKNOWN, Geometry("png", (path,), values.shape[2:]), True, colour=len(values) > 1)
+
+
+def image_array(
+    array: np.ndarray,
+    channels: int | None,
+    what: str,
+    spacing: Sequence[float] | None = None,
+    geometry: Geometry = Geometry("array"),  # noqa: B008 (frozen)
+) -> ImageFile:
+    """An array `(H, W)`, `(Z, H, W)`, or with its channels first or last, as a model with `channels` takes it."""
+    values, planar = arranged(array, channels, what)
+    axes = 2 if planar else 3
+    given = (float("nan"),) * axes if spacing is None else tuple(float(mm) for mm in spacing)
+    fits = len(given) == axes and not any(mm <= 0 for mm in given)
+    expect(fits, "spacing", f"{axes} positive numbers of mm, one per axis", spacing)
+    colour = geometry.kind == "npy" and planar and len(values) == array.shape[-1] == 3
+    return ImageFile(values, given, replace(geometry, shape=values.shape[-axes:]), planar, colour=colour)
+
+
+def arranged(array: np.ndarray, channels: int | None, what: str) -> tuple[np.ndarray, bool]:
+    """(C, Z, H, W), and whether it is a 2D image; only the shape and `channels` show which is which.
+
+    Without `channels`, as in preparing: (H, W), (H, W, 3) in colour, or (Z, H, W); truth values are then labels 0, 1.
+    """
+    shape, numbers = array.shape, array.dtype.kind in "biuf" and array.size
+    expect(numbers, what, "an array of numbers", f"{array.dtype} of shape {shape}")
+    if array.dtype.kind == "b":
+        array = array.astype(np.uint8) * np.uint8(1 if channels is None else 255)
+    if array.dtype.kind == "f" and channels is None:
+        array = array.astype(np.float32)
+    expect(array.dtype.kind != "f" or np.isfinite(array).all(), what, "finite values", "NaN or infinity")
+    if len(shape) == 2:
+        return array[None, None], True
+    if len(shape) == 3:
+        if shape[0] == channels:
+            return array[:, None], True
+        if shape[-1] == (3 if channels is None else channels) and channels != 1:
+            return np.moveaxis(array, -1, 0)[:, None], True
+        if channels is None or (channels == 1 and shape[-1] != 3):
+            return array[None], False
+    if len(shape) == 4 and shape[0] == channels:
+        return array, False
+    if channels is None:
+        raise InputError(f"{what}: expected an array (H, W), (H, W, 3) or (slices, H, W), found {shape}")
+    kinds = "(H, W), (Z, H, W) or (1, Z, H, W)" if channels == 1 else f"({channels}, H, W) or ({channels}, Z, H, W)"
+    raise InputError(f"{what}: expected an array {kinds} for a network of {channels} channel(s), found {shape}")
+
+
+def open_numpy(path: Path) -> np.ndarray:
+    """Mapped, not loaded: the header is enough to know the shape. No pickle is ever opened."""
+    broken = (OSError, ValueError, EOFError, SyntaxError)
+    with refusing(broken, path, "a .npy file of numbers", "a damaged or foreign one"):
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    numbers = isinstance(array, np.ndarray) and array.dtype.kind in "biuf" and array.size
+    expect(numbers, path, "a .npy file with an array of numbers", "something else")
+    return array
+
+
+def read_labels(path: Path, like: ImageFile) -> np.ndarray:
+    """The label values of a mask as (Z, H, W), at the place and of the size of its image."""
+    if kind_of(path) == "png":
+        labels = images.read_labels(path)[None]
+    else:
+        found = read_image_file(path)
+        if like.volume is not None and found.volume is not None:
+            volumes.check_same_place(like.volume, found.volume)
+        placed = f"a mask with a place in space like its image {like.path.name}"
+        both = f"{placed} (NIfTI or DICOM volumes for both, or for neither)"
+        expect((like.volume is None) == (found.volume is None), path, both, "one without the other")
+        expect(len(found.values) == 1, path, "a mask of one channel", len(found.values))
+        labels = found.values[0]
+    shape = like.values.shape[1:]
+    expect(labels.shape == shape, path, f"{by(shape)} slices, rows, columns like its image", by(labels.shape))
+    return labels
+
+
+def _read_nifti(path: Path, channels: int | None) -> ImageFile:
+    shape, affine, header = volumes.stored_grid(path)
+    geometry = Geometry("nifti", (path,), shape[:3], affine, header)
+    if len(shape) == 2:
+        return ImageFile(volumes.read_plane(path)[None, None], UNKNOWN, geometry, planar=True)
+    several = channels is not None and len(shape) > 3 and shape[3] > 1
+    volume = volumes.read_volume(path, 4 if several else 3)
+    values = volume.voxels if several else volume.voxels[None]
+    return ImageFile(values, volume.spacing, replace(geometry, back=volumes.turn_back(affine)), False, volume)
+
+
+def _read_dicom(paths: Sequence[Path]) -> ImageFile:
+    """One slice, the slices of a series, or its folder; a folder is a volume, even of one slice."""
+    path = paths[0]
+    if path.is_dir():
+        folder, series = path, dicom.read_series(path)
+    elif len(paths) > 1:
+        folder, series = path.parent, dicom.read_volume([dicom.read_header(path) for path in paths])
+    else:
+        header, values = dicom.read_header(path), dicom.read_pixels(path)[None, None]
+        geometry = Geometry("dicom", (path,), values.shape[2:])
+        return ImageFile(values, header.spacing or UNKNOWN, geometry, planar=True, ct=header.modality == "CT")
+    affine = volumes.series_affine(series)
+    volume = volumes.upright(folder, series.hu.T, affine)
+    geometry = Geometry("dicom", series.files, series.hu.shape, back=volumes.turn_back(affine))
+    return ImageFile(volume.voxels[None], volume.spacing, geometry, False, volume, series.modality == "CT")

@@ -1,0 +1,54 @@
+"""THE way to choose cases of a store: by one seeded order of a split, so that smaller subsets lie in larger ones."""
+
+import numpy as np
+
+from berdiff.data.describe import expect
+from berdiff.data.store import Store
+from berdiff.errors import InputError
+
+CHUNK = 64  # cases whose masks are looked at together
+
+
+def choose_cases(
+    store: Store,
+    split: str,
+    limit: int | None = None,
+    seed: int = 0,
+    *,
+    spread: bool = False,
+    one_per_patient: bool = False,
+    marked_by: int = 0,
+    option: str = "--limit",
+) -> np.ndarray:
+    """Places in the store of up to `limit` cases of a split (None: all), in the store's order.
+
+    `spread` takes different patients while there are enough. `one_per_patient` takes exactly `limit` patients with one
+    case each that at least `marked_by` raters marked, in the seeded order. `option` names `limit` in an error.
+    """
+    indices = store.indices(split)
+    expect(len(indices), store.address, f"cases in the split {split!r}")
+    expect(limit is None or limit >= 1, option, "at least 1 case", limit)
+    for bare in store.cases.case[indices][store.cases.raters[indices] < 1]:
+        raise InputError(f"{store.address}: expected at least one rater for every case, found none for {bare}")
+    if limit is None:
+        return indices
+    order = np.random.default_rng(seed).permutation(indices)
+    if one_per_patient:
+        return _one_per_patient(store, order, limit, marked_by, split)
+    if spread:
+        _, firsts = np.unique(store.cases.patient[order].astype(str), return_index=True)
+        order = np.concatenate([order[np.sort(firsts)], np.delete(order, firsts)])
+    return np.sort(order[:limit])
+
+
+def _one_per_patient(store: Store, order: np.ndarray, count: int, marked_by: int, split: str) -> np.ndarray:
+    chosen: dict[str, int] = {}
+    for first in range(0, len(order), CHUNK):
+        some = order[first : first + CHUNK]
+        marked = store.read_stored(some)[1].any(axis=(2, 3, 4)).sum(1)  # (B,) raters
+        for index in some[marked >= marked_by]:
+            chosen.setdefault(str(store.cases.patient[index]), int(index))
+            if len(chosen) == count:
+                return np.array(list(chosen.values()))
+    wanted = f"{count} patients with a case marked by {marked_by} raters or more in the split {split}"
+    raise InputError(f"{store.address}: expected {wanted}, found {len(chosen)}")

@@ -1,0 +1,51 @@
+"""What every kernel offers: noise, the loss of one output, the reverse step, and how outputs of tiles are joined."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from berdiff.diffusion.random import Generators
+from berdiff.diffusion.sampler import Sampler
+from berdiff.diffusion.schedule import NoiseSchedule, Time
+
+
+@dataclass(frozen=True, eq=False)
+class Kernel(ABC):
+    """Masks y0 are 0 and 1; `output` is the network's, shaped like y_t."""
+
+    schedule: NoiseSchedule
+
+    @abstractmethod
+    def prior(self, shape: Sequence[int], generators: Generators, like: Tensor) -> Tensor:
+        """y_T, pure noise."""
+
+    @abstractmethod
+    def q_sample(self, y0: Tensor, t: Time, generators: Generators) -> tuple[Tensor, Tensor]:
+        """(y_t, eps) from a mask."""
+
+    @abstractmethod
+    def loss(self, output: Tensor, y0: Tensor, y_t: Tensor, eps: Tensor, t: Time) -> dict[str, Tensor]:
+        """The terms of the loss from one output; "loss" is their weighted sum."""
+
+    @abstractmethod
+    def step(
+        self, sampler: Sampler, output: Tensor, y_t: Tensor, t: int, s: int, generators: Generators
+    ) -> tuple[Tensor, Tensor]:
+        """(y_s, y0_hat): the reverse step t -> s, and the estimate of the mask behind it."""
+
+    @abstractmethod
+    def to_mask(self, y_0: Tensor) -> Tensor:
+        """The end of the reverse chain as 0 and 1."""
+
+    @abstractmethod
+    def to_mean(self, output: Tensor) -> Tensor:
+        """An output as something whose mean over overlapping tiles makes sense; `from_mean` takes it back."""
+
+    @abstractmethod
+    def from_mean(self, mean: Tensor) -> Tensor:
+        """The output that a mean stands for."""
+
+    def check(self, sampler: Sampler) -> None:  # noqa: B027 (a kernel may have all choices)
+        """Raise ValueError for a choice that this kernel does not have."""

@@ -1,0 +1,70 @@
+"""Bernoulli noise on 0/1 masks: the paper's kernel (eqs. 1-10)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from berdiff.diffusion.bernoulli import draw, draw_level, q_sample, reverse_mean, sigma_max, sigma_post
+from berdiff.diffusion.kernels.base import Kernel
+from berdiff.diffusion.losses import Prediction, estimate_logits, total_loss
+from berdiff.diffusion.random import Generators
+from berdiff.diffusion.sampler import Posterior, Sampler
+from berdiff.diffusion.schedule import NoiseSchedule, Time
+
+
+@dataclass(frozen=True, eq=False)
+class Bernoulli(Kernel):
+    prediction: Prediction = "noise"  # what the network's logits are of
+    lambda_kl: float = 1.0
+    lambda_bce: float = 1.0
+    posterior: Posterior = "soft"  # the form of eq. 7 in L_KL
+
+    def prior(self, shape: Sequence[int], generators: Generators, like: Tensor) -> Tensor:
+        """y_T ~ B(1/2)."""
+        return draw(torch.full(tuple(shape), 0.5, dtype=like.dtype, device=like.device), generators)
+
+    def q_sample(self, y0: Tensor, t: Time, generators: Generators) -> tuple[Tensor, Tensor]:
+        return q_sample(self.schedule, y0, t, generators)
+
+    def loss(self, output: Tensor, y0: Tensor, y_t: Tensor, eps: Tensor, t: Time) -> dict[str, Tensor]:
+        weights = self.lambda_kl, self.lambda_bce
+        return total_loss(self.schedule, output, y0, y_t, eps, t, self.prediction, *weights, self.posterior)
+
+    def step(
+        self, sampler: Sampler, output: Tensor, y_t: Tensor, t: int, s: int, generators: Generators
+    ) -> tuple[Tensor, Tensor]:
+        """With shared noise a hard y0 is drawn first, by one level for the whole mask, and the step follows it.
+
+        A step is linear in y0 (but for the soft posterior), so each pixel's law is the same; only now the pixels agree
+        whether they are in doubt together. In two or three steps that is most of what there is to draw; in ten it is
+        too much, and in the limit the two are the same (docs/deviations.md).
+        """
+        y0_hat = y0 = estimate_logits(self.schedule, self.prediction, output, y_t, t).sigmoid()
+        if not (s == 0 and sampler.last_step == "threshold"):
+            if sampler.noise == "shared":
+                y0 = draw_level(y0_hat, generators)
+            elif self.prediction == "prior" and sampler.rule == "ddpm" and sampler.posterior == "soft":
+                y0 = output.sigmoid()  # the soft form adds the pixel's own evidence itself
+        return draw(step_prob(self.schedule, sampler, y_t, y0, t, s), generators), y0_hat
+
+    def to_mask(self, y_0: Tensor) -> Tensor:
+        return y_0
+
+    def to_mean(self, output: Tensor) -> Tensor:
+        """Probabilities. With the noise as prediction too that is the mean of the estimated masks, since
+        |y_t - eps_hat| is linear in eps_hat for the one y_t that all tiles see."""
+        return output.sigmoid()
+
+    def from_mean(self, mean: Tensor) -> Tensor:
+        return mean.clamp(0, 1).logit()  # rounding leaves it a hair outside at the ends
+
+
+def step_prob(schedule: NoiseSchedule, sampler: Sampler, y_t: Tensor, y0: Tensor, t: int, s: int) -> Tensor:
+    """Algorithm 2: the probability that y_s = 1, all there is to know about one step of a sampler."""
+    if s == 0 and sampler.last_step == "threshold":
+        return (y0 >= 0.5).to(y_t.dtype)
+    if sampler.rule == "ddpm":
+        return reverse_mean(schedule, y_t, y0, t, s, sampler.posterior)
+    return sigma_post(schedule, y_t, y0, t, s, sampler.sigma * sigma_max(schedule, t, s, y_t))

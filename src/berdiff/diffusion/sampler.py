@@ -1,0 +1,55 @@
+"""How to walk back from noise: the one description of a sampler, for every command, file and table. No torch here."""
+
+from dataclasses import dataclass, fields
+from itertools import pairwise
+from typing import Annotated, Literal, get_args, get_type_hints
+
+from typing_extensions import Doc
+
+Posterior = Literal["soft", "marginal"]
+Spacing = Literal["uniform", "quadratic"]
+LastStep = Literal["threshold", "sample"]
+Noise = Literal["independent", "shared"]
+
+
+@dataclass(frozen=True)
+class Sampler:
+    """The defaults are the paper's: ten uniform steps of DDIM, the last one thresholded."""
+
+    steps: Annotated[int | tuple[int, ...], Doc("number of steps, or the steps t themselves, falling")] = 10
+    rule: Annotated[Literal["ddim", "ddpm"], Doc("update rule of a step")] = "ddim"
+    posterior: Annotated[Posterior, Doc("with ddpm: the paper's soft form, or the exact marginal")] = "soft"
+    sigma: Annotated[float, Doc("with ddim: sigma as a share of its maximum; eta of a Gaussian kernel")] = 1.0
+    spacing: Annotated[Spacing, Doc("of the steps, where only their number is given")] = "uniform"
+    last_step: Annotated[LastStep, Doc("threshold the last estimate (paper), or sample it")] = "threshold"
+    noise: Annotated[Noise, Doc("one random number per pixel (paper), or one per mask")] = "independent"
+
+    def __post_init__(self) -> None:
+        hints = get_type_hints(type(self))
+        for field in fields(self):
+            allowed = get_args(hints[field.name])
+            if isinstance(allowed[0] if allowed else None, str) and getattr(self, field.name) not in allowed:
+                found = getattr(self, field.name)
+                raise ValueError(f"{field.name}: expected one of {', '.join(allowed)}, found {found!r}")
+        if not 0 <= self.sigma <= 1:
+            raise ValueError(f"sigma: expected a share of the maximum in [0, 1], found {self.sigma}")
+
+    @property
+    def count(self) -> int:
+        """How many steps there are."""
+        return self.steps if isinstance(self.steps, int) else len(self.steps)
+
+
+def time_grid(T: int, steps: int | tuple[int, ...], spacing: str = "uniform") -> tuple[int, ...]:
+    """Falling t, ending in 0: `steps` of them from T down (quadratic: denser near 0), or the given ones."""
+    if isinstance(steps, int):
+        if not 1 <= steps <= T:
+            raise ValueError(f"steps: expected 1 <= steps <= T = {T}, found {steps}")
+        u = [1 - i / steps for i in range(steps + 1)]
+        grid = [round(T * (v if spacing == "uniform" else v * v)) for v in u]
+        for i in range(steps, 0, -1):  # rounding must not merge two steps
+            grid[i - 1] = max(grid[i - 1], grid[i] + 1)
+        return tuple(grid)
+    if not steps or steps[0] > T or steps[-1] < 1 or any(s >= t for t, s in pairwise(steps)):
+        raise ValueError(f"steps: expected falling values in 1..T = {T}, found {list(steps)}")
+    return (*steps, 0)

@@ -1,0 +1,112 @@
+"""The values of all cases as columns, as in per_case.csv: units (slices, volumes, patients), their means and names."""
+
+import csv
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from berdiff.errors import InputError
+from berdiff.evaluation.bootstrap import Figure, PatientBootstrap
+from berdiff.evaluation.scores import OTHER, PIXELS
+from berdiff.metrics import dice_from_counts
+
+Columns = dict[str, np.ndarray]  # column -> one entry per case and target
+
+TEXT = ("case", "patient", "volume", "target")
+WHOLE = ("raters", *PIXELS)
+NOT_METRICS = {*TEXT, *WHOLE, *OTHER}
+TIME = "seconds"
+
+_LABELS = {
+    "dice_slice": "Dice by slice",
+    "dice_volume": "Dice by volume",
+    "dice_patient": "Dice by patient",
+    "soft_dice": "soft Dice",
+    "ece": "ECE",
+    "brier": "Brier",
+    "nll": "NLL (nats per pixel)",
+    TIME: "seconds per image",
+}
+_PREFIXES = {"ged_": "GED", "hm_iou_": "HM-IoU", "d_max_": "D_max"}
+
+
+def label(metric: str) -> str:
+    """ged_16_unbiased -> GED 16, unbiased."""
+    for prefix, name in _PREFIXES.items():
+        if metric.startswith(prefix):
+            n, _, unbiased = metric.removeprefix(prefix).partition("_")
+            return f"{name} {n}" + (", unbiased" if unbiased else "")
+    return _LABELS.get(metric, metric)
+
+
+def higher_is_better(metric: str) -> bool:
+    return metric.startswith(("hm_iou", "dice", "soft_dice", "d_max"))
+
+
+def units(columns: Columns) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """metric -> (values, their patients): one per slice and target; Dice also has one per volume and per patient."""
+    out: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+    patient = columns["patient"]
+    for name, values in columns.items():
+        if name == "dice":
+            out["dice_slice"] = (values, patient)
+            # a slice that names no volume belongs to its patient's
+            out["dice_volume"] = _grouped_dice(columns, np.where(columns["volume"] == "", patient, columns["volume"]))
+            out["dice_patient"] = _grouped_dice(columns, patient)
+        elif name not in NOT_METRICS:
+            out[name] = (values, patient)
+    return out
+
+
+def _grouped_dice(columns: Columns, group: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Dice of all the pixels of a group and target together."""
+    keys = np.stack([columns["patient"], group, columns["target"]], 1).astype(str)
+    named, index = np.unique(keys, axis=0, return_inverse=True)
+    counts = np.stack([np.bincount(index.ravel(), columns[name], minlength=len(named)) for name in PIXELS], -1)
+    return dice_from_counts(torch.from_numpy(counts)).numpy(), named[:, 0]
+
+
+def summarise(columns: Columns, bootstrap: PatientBootstrap) -> dict[str, Figure]:
+    """Every metric with its interval; all targets together (each slice has every target, so they weigh the same)."""
+    return {name: bootstrap.estimate(*unit) for name, unit in units(columns).items()}
+
+
+def take(columns: Columns, rows: np.ndarray) -> Columns:
+    return {name: values[rows] for name, values in columns.items()}
+
+
+def join(parts: Sequence[Columns]) -> Columns:
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def typed(columns: Mapping[str, Any]) -> Columns:
+    """Lists of texts or numbers as columns."""
+    kinds = {name: object if name in TEXT else np.int64 if name in WHOLE else np.float64 for name in columns}
+    return {name: np.array(values, dtype=kinds[name]) for name, values in columns.items()}
+
+
+def csv_text(rows: Iterable[Iterable[Any]]) -> str:
+    """Floats are written so that reading them gives the same bits."""
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
+
+
+def to_csv(columns: Columns) -> str:
+    return csv_text([columns, *zip(*(values.tolist() for values in columns.values()), strict=True)])
+
+
+def from_csv(path: Path) -> Columns:
+    """per_case.csv of an evaluation."""
+    try:
+        header, *rows = csv.reader(io.StringIO(path.read_text(encoding="utf-8"), newline=""), strict=True)
+        columns = typed(dict(zip(header, zip(*rows, strict=True), strict=True)))
+    except (OSError, ValueError, csv.Error) as error:
+        raise InputError(f"{path}: expected a table of cases, found none or a damaged one ({error})") from error
+    if missing := {*TEXT, *WHOLE, "d_yy"} - set(columns):
+        raise InputError(f"{path}: expected the column {min(missing)}, found {', '.join(columns)}")
+    return columns

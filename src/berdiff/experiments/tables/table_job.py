@@ -1,0 +1,94 @@
+"""What is asked of a table, the checks that need no training, and `berdiff table NAME --dry-run`."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from berdiff.data.describe import expect
+from berdiff.data.store import Store
+from berdiff.data.subset import choose_cases
+from berdiff.errors import InputError
+from berdiff.evaluation.evaluate import completed
+from berdiff.evaluation.evaluation_folder import RESULT
+from berdiff.evaluation.settings import EvaluationSettings
+from berdiff.experiments.tables.scale import Scale
+from berdiff.experiments.tables.spec import PaperTable, TableRow
+from berdiff.inference.model import Model, load
+from berdiff.methods.sampling import describe
+from berdiff.training.config import AnyConfig, LoopConfig, check
+
+
+@dataclass(frozen=True)
+class TableJob:
+    """A table at a scale, on a store, in the folder `out`.
+
+    With `model`, all rows evaluate it and nothing is trained. What the tables in the folders `also` have done in the
+    same way is copied from there.
+    """
+
+    table: PaperTable
+    scale: Scale
+    store: Store
+    out: Path
+    seeds: int = 1
+    model: str | None = None
+    device: str = "auto"
+    also: tuple[Path, ...] = ()
+
+    def check(self) -> None:
+        slices, given = self.scale.max_slices, self.model is not None
+        trains = f"none for the table {self.table.name}, which trains its rows"
+        expect(slices is None or slices >= 1, "--slices", "at least 1", slices)
+        expect(self.seeds >= 1, "--seeds", "at least 1", self.seeds)
+        expect(not given or self.table.takes_model, "--model", trains, self.model)
+        expect(not given or self.seeds == 1, "--seeds", "1 with --model, which is not trained again", self.seeds)
+        for table in self.also:
+            expect((table / "evaluations").is_dir(), "--also", "the folder of a table with evaluations", table)
+
+    def folder(self, kind: Literal["runs", "models", "evaluations"], row: TableRow, seed: int) -> Path:
+        name = {"runs": row.run, "models": row.model}.get(kind) or row.name
+        return self.out / kind / f"{name}-seed-{seed}"
+
+    def settings(self, row: TableRow, model: Model) -> EvaluationSettings:
+        """By the row's own sampler, or by the model's."""
+        return completed(self.scale.evaluation(row.sampler or model.segmenter.sampler), model, self.store)
+
+
+def budget(loop: LoopConfig) -> str:
+    return f"{loop.max_steps:,} steps" if loop.max_minutes is None else f"{loop.max_minutes:g} minutes"
+
+
+def plan(job: TableJob) -> list[dict[str, Any]]:
+    """One entry per row and seed, after every check that can be made without training. Nothing is written."""
+    job.check()
+    models: dict[str, Model] = {}  # a network is built once, and only to see that it fits
+    entries = []
+    for row in job.table.rows:
+        config, key = check(job.scale.config(row)), row.run or row.name
+        if key not in models:
+            models[key] = _untrained(job.store, config) if job.model is None else load(job.model, job.device)
+        model = models[key]
+        settings = job.settings(row, model)
+        slices = len(choose_cases(job.store, settings.split, settings.limit, settings.seed))
+        masks = slices * settings.samples * settings.sampler.count if settings.sampler else slices
+        for seed in range(job.seeds):
+            entry: dict[str, Any] = {"row": row.name, "label": ", ".join(row.label), "seed": seed}
+            if job.model is None:
+                training = {"training": budget(config.loop), "batch": config.loop.batch_size}
+                entry |= {"run": job.folder("runs", row, seed).name, "method": config.model.method, **training}
+            entry["parameters"] = sum(p.numel() for p in model.segmenter.parameters())
+            entry |= {"sampler": describe(settings.sampler), "slices": slices, "network_passes": masks}
+            done = (job.folder("evaluations", row, seed) / RESULT).is_file()
+            trained = job.model is not None or job.folder("models", row, seed).is_dir()
+            entries.append(entry | {"state": "done" if done else "trained" if trained else "to do"})
+    return entries
+
+
+def _untrained(store: Store, config: AnyConfig) -> Model:
+    crop = config.data.crop
+    size = store.size if crop is None else (crop, crop)
+    try:
+        segmenter = config.model.build(store.input_spec.cropped(size))
+    except ValueError as error:
+        raise InputError(f"--rows: the method {config.model.method} does not fit the data: {error}") from error
+    return Model(segmenter, config.model.method, segmenter.input_spec, size, crop=crop)

@@ -1,0 +1,71 @@
+"""How large a finding is, over many masks: probability, area or volume, longest diameter."""
+
+from typing import Any
+
+import numpy as np
+from scipy import ndimage
+from scipy.spatial.distance import pdist
+
+QUANTILES = (0.05, 0.5, 0.95)
+
+
+def measure(masks: np.ndarray, spacing: tuple[float, ...]) -> dict[str, Any]:
+    """Of masks `(n, [Z,] H, W)` of one target, over all n samples (an empty one has size 0):
+
+    `finding_probability`: the share that is not empty;
+    `area` (of a volume: `volume`) and `longest_diameter`: {"unit", "q05", "q50", "q95"}.
+
+    Where the spacing is unknown the unit is the pixel ("px", "px^2"; of a volume "voxel"). It is the pixel for the
+    whole of a measure or not at all: a volume with known pixels but unknown slices has its diameters in mm.
+    """
+    known = bool(np.isfinite(spacing).all())
+    known_plane = bool(np.isfinite(spacing[-2:]).all())
+    plane = spacing[-2:] if known_plane else (1.0, 1.0)
+    counts = masks.reshape(len(masks), -1).sum(1, dtype=np.int64)
+    if masks.ndim == 4:
+        size, unit = "volume", "mm^3" if known else "voxel"
+    else:
+        size, unit = "area", "mm^2" if known else "px^2"
+    sizes = counts * float(np.prod(spacing)) if known else counts.astype(float)
+    diameters = np.array([longest_diameter(mask, (plane[0], plane[1])) for mask in masks])
+    return {
+        "finding_probability": float((counts > 0).mean()),
+        size: {"unit": unit, **_quantiles(sizes)},
+        "longest_diameter": {"unit": "mm" if known_plane else "px", **_quantiles(diameters)},
+    }
+
+
+def longest_diameter(mask: np.ndarray, spacing: tuple[float, float]) -> float:
+    """The longest in-plane diameter of a mask `([Z,] H, W)`, in the unit of `spacing` (row, column); 0 if it is empty.
+
+    It is the largest distance of two pixel corners of one connected piece (by edge or corner) in one slice: from outer
+    edge to outer edge, as calipers have it, so that a single pixel has the length of its diagonal.
+    """
+    longest = 0.0
+    for plane in mask if mask.ndim == 3 else mask[None]:
+        if not plane.any():
+            continue
+        pieces = np.zeros(plane.shape, np.int32)
+        ndimage.label(plane, structure=np.ones((3, 3)), output=pieces)
+        boxes = ndimage.find_objects(pieces)
+        sides = np.array([[rows.stop - rows.start, columns.stop - columns.start] for rows, columns in boxes])
+        bounds = np.hypot(*(sides * spacing).T)  # a piece is no longer than the diagonal of its box
+        for place in np.argsort(-bounds, kind="stable"):
+            if bounds[place] <= longest:
+                break  # nor is any after it: a mask of many specks costs no more than one of few
+            longest = max(longest, _caliper(pieces[boxes[place]] == place + 1, spacing))
+    return longest
+
+
+def _caliper(piece: np.ndarray, spacing: tuple[float, float]) -> float:
+    """The largest distance of two corners. Only a row's outermost corners can be ends of it."""
+    rows = np.flatnonzero(piece.any(1))
+    left = piece[rows].argmax(1)
+    right = piece.shape[1] - piece[rows, ::-1].argmax(1)
+    ends = np.stack([np.concatenate([rows, rows, rows + 1, rows + 1]), np.concatenate([left, right, left, right])], 1)
+    points = np.unique(ends, axis=0) * np.asarray(spacing)
+    return float(pdist(points).max())
+
+
+def _quantiles(values: np.ndarray) -> dict[str, float]:
+    return {f"q{round(100 * q):02d}": float(np.quantile(values, q)) for q in QUANTILES}

@@ -1,0 +1,37 @@
+"""How to segment: what the command line and Python ask for. No torch here."""
+
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from annotated_types import Ge, Lt
+from tyro.conf import OmitArgPrefixes, arg
+
+from berdiff import schema
+from berdiff.errors import InputError
+from berdiff.inference.region import Region
+from berdiff.methods.sampling import SamplerOptions
+
+
+@dataclass(frozen=True)
+class SegmentSettings(schema.Settings):
+    """`batch_size` and the order of images change nothing in the masks."""
+
+    samples: Annotated[int, Ge(1)] = 16  # masks sampled per image
+    seed: int = 0  # seed of the samples: a mask depends on it, the input's name, the slice and the sample's number only
+    sampler: OmitArgPrefixes[SamplerOptions] = field(default_factory=SamplerOptions)
+    region: OmitArgPrefixes[Region] = field(default_factory=Region)
+    window: Annotated[tuple[float, float] | None, arg(metavar="LOW HIGH")] = None
+    """the values that become 0 and 1, such as Hounsfield units -1000 400; default: the model's own rule"""
+    overlap: Annotated[float, Ge(0), Lt(1)] = 0.25
+    """share by which neighbouring tiles overlap, where an image is larger than the network"""
+    batch_size: Annotated[int, Ge(1)] = 16  # images or slices sampled together
+
+    def check(self) -> None:
+        if self.window is not None and not self.window[0] < self.window[1]:
+            low, high = self.window
+            raise InputError(f"window: expected a lower and a higher value, found {low:g} {high:g}")
+
+
+def option(place: str) -> str:
+    """A setting as it is called on the command line."""
+    return f"--{place.rpartition('.')[2].replace('_', '-')}"

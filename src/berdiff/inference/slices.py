@@ -1,0 +1,73 @@
+"""Sample the masks of opened images: cut the region, batch the slices, sample, put the masks back."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from berdiff.data.fitting import centre
+from berdiff.diffusion.random import sample_generators
+from berdiff.diffusion.sampler import Sampler
+from berdiff.diffusion.sampling import Callback
+from berdiff.errors import InputError
+from berdiff.inference.opening import OpenedImage
+from berdiff.inference.region import Region
+from berdiff.inference.settings import SegmentSettings
+from berdiff.methods.base import Segmenter
+
+Advance = Callable[[int], None]  # called with the number of slices that were just done
+
+
+class _Slice(NamedTuple):
+    """One slice, or one 2D image, of the region."""
+
+    key: str  # seeds its noise
+    pixels: np.ndarray  # (C, h, w), with zeros around a region that is smaller than the network (`Region.pad`)
+    place: np.ndarray  # (n, K, h, w): where its masks go
+
+
+def sample_images(
+    segmenter: Segmenter,
+    images: Sequence[OpenedImage],
+    size: tuple[int, int],
+    settings: SegmentSettings,
+    sampler: Sampler | None,
+    device: str,
+    advance: Advance,
+    callback: Callback | None,
+) -> list[np.ndarray]:
+    """The samples `(n, K, [Z,] H, W)` of each image, on its whole grid, 0 outside the region.
+
+    The noise of a sample is seeded by (seed, the image's name, slice, number) and nothing else.
+    """
+    n, K = settings.samples, segmenter.targets
+    whole = [np.zeros((n, K, *image.image.shape[1:]), np.uint8) for image in images]
+    by_shape: dict[tuple[int, ...], list[_Slice]] = {}
+    for image, masks in zip(images, whole, strict=True):
+        for one in _slices(image, masks, size, settings.region):
+            by_shape.setdefault(one.pixels.shape[-2:], []).append(one)
+    for shape, alike in by_shape.items():
+        fitting = segmenter if shape == size else segmenter.tiled(size, settings.overlap)
+        for first in range(0, len(alike), settings.batch_size):
+            batch = alike[first : first + settings.batch_size]
+            pixels = torch.from_numpy(np.stack([one.pixels for one in batch])).to(device)
+            generators = sample_generators(settings.seed, [one.key for one in batch], n, device)
+            try:
+                samples = fitting.sample(pixels, n, generators, sampler, callback).cpu().numpy()
+            except ValueError as error:  # how a method reports what does not fit: channels, size, steps
+                raise InputError(f"the model cannot sample these images: {error}") from error
+            for one, masks in zip(batch, samples, strict=True):
+                one.place[:] = centre(masks, one.place.shape[-2:])
+            advance(len(batch))
+    return whole
+
+
+def _slices(image: OpenedImage, masks: np.ndarray, size: tuple[int, int], region: Region) -> list[_Slice]:
+    ranges = region.ranges(image.image.shape[1:], size, image.what)
+    box = tuple(slice(*ends) for ends in ranges[-2:])
+    height, width = (max(side, last - first) for side, (first, last) in zip(size, ranges[-2:], strict=True))
+    planes, places = centre(image.image[..., *box], (height, width)), masks[..., *box]
+    if planes.ndim == 3:
+        return [_Slice(image.name, planes, places)]
+    return [_Slice(f"{image.name}|{z}", planes[:, z], places[:, :, z]) for z in range(*ranges[0])]

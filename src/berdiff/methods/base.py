@@ -1,0 +1,159 @@
+"""The interface of every method: what trainer, evaluator, tables and viewer call; nothing else is reached for."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+
+from berdiff.data.input_spec import InputSpec
+from berdiff.diffusion.bernoulli import check_mask
+from berdiff.diffusion.random import Generators, spawn_generators, uniform
+from berdiff.diffusion.sampler import Sampler
+from berdiff.diffusion.sampling import Callback
+from berdiff.errors import InputError
+from berdiff.methods.config import MethodConfig
+
+Terms = Mapping[str, Tensor]
+"""The terms of a training loss, each a scalar; "loss" is the one to minimise."""
+PerSample = list[torch.Generator]
+"""One generator per sample, image-major."""
+
+
+@dataclass(frozen=True)
+class ParameterGroup:
+    """Parameters that are optimised in their own way; what is None is as for all others."""
+
+    prefixes: tuple[str, ...] = ("",)  # of the parameters' names
+    rate: float | Callable[[int], float] = 1.0  # factor on the learning rate, or a function of the step (from 1)
+    betas: tuple[float, float] | None = None
+    weight_decay: float | None = None
+    clip_norm: float | None = None  # each group is clipped by itself
+
+    def rate_at(self, step: int) -> float:
+        return self.rate(step) if callable(self.rate) else self.rate
+
+
+class Segmenter(nn.Module, ABC):
+    """A method that is trained and sampled.
+
+    Shapes: image `(B, C, H, W)`, float in [0, 1]; masks `(B, R, K, H, W)` of 0 and 1 with R raters and K targets;
+    samples `(B, n, K, H, W)` uint8.
+    """
+
+    raters: Literal["one", "all"] = "one"  # which masks of an image `loss` gets: a random rater's, or everyone's
+    average_buffers: ClassVar[bool] = False  # whether the EMA averages buffers too, such as BatchNorm's statistics
+    masks_per_pass: int = 16  # no more go through the network at once, which bounds the memory of `sample`
+
+    def __init__(self, config: MethodConfig, input_spec: InputSpec, stride: int) -> None:
+        """`stride`: height and width must be multiples of it."""
+        super().__init__()
+        self.config, self.input_spec, self.stride = config, input_spec, stride
+        self.sampler: Sampler | None = None  # None: a method without steps
+        self.T: int | None = None
+        self.weights_sha256: str | None = None  # of the file the weights were read from
+
+    @property
+    def targets(self) -> int:
+        return len(self.input_spec.targets)
+
+    @abstractmethod
+    def loss(self, image: Tensor, masks: Tensor, generators: Generators) -> Terms:
+        """With B generators, one per image, an image's random draws do not depend on the batch it is in."""
+
+    @abstractmethod
+    def _sample(
+        self, image: Tensor, n: int, generators: PerSample, sampler: Sampler | None, callback: Callback | None
+    ) -> Tensor:
+        """n masks per image for one pass: `(B, n, K, H, W)` of 0 and 1."""
+
+    @torch.no_grad()
+    def sample(
+        self,
+        image: Tensor,
+        n: int,
+        generators: Generators,
+        sampler: Sampler | None = None,
+        callback: Callback | None = None,
+    ) -> Tensor:
+        """n masks per image; `sampler` None is the method's own, `callback` runs after each step of each pass.
+
+        With B * n generators, one per sample, a sample does not depend on the batch it is drawn in. Convolutions round
+        differently for different batch sizes, so every pass then has the same shape: the last one is filled up.
+        """
+        own = _own_generators(image, n, generators)
+        at_once = self._images_per_pass(n)
+        rows: list[Tensor] = []
+        for first in range(0, len(image), at_once):
+            part = image[first : first + at_once]
+            count = len(part)
+            missing = 0 if isinstance(generators, torch.Generator) else at_once - count
+            part = torch.cat([part, part[:1].expand(missing, -1, -1, -1)])
+            of_part = own[first * n : (first + count) * n] + fillers(missing * n, image)
+            rows.append(self._sample(part, n, of_part, sampler or self.sampler, callback)[:count].to(torch.uint8))
+        return torch.cat(rows)
+
+    def _images_per_pass(self, n: int) -> int:
+        return max(1, self.masks_per_pass // n)
+
+    def tiled(self, size: tuple[int, int], overlap: float) -> "Segmenter":
+        """The same model, weights shared, for images larger than `size`."""
+        raise InputError(
+            f"expected an image (or --center) of {size[0]}x{size[1]} pixels for the method {self.config.method}, which "
+            "cannot join tiles, found a larger one"
+        )
+
+    def check_sampler(self, sampler: Sampler) -> None:
+        """Raise ValueError for a sampler that this method cannot follow."""
+        raise ValueError(f"sampler: expected none for the method {self.config.method}, which has no steps")
+
+    def parameter_groups(self) -> list[ParameterGroup]:
+        """Every parameter belongs to the first group with a prefix of its name."""
+        return [ParameterGroup()]
+
+    def after_step(self, terms: Terms) -> None:
+        """Called once per optimiser step that was not skipped, with terms averaged over parts and processes.
+
+        The only place where state outside gradients moves; it lives in buffers, so checkpoints carry it.
+        """
+
+    def check_batch(self, image: Tensor, masks: Tensor) -> None:
+        """ValueError where shapes do not fit or masks hold other values than 0 and 1."""
+        if image.ndim != 4:
+            raise ValueError(f"image: expected (B, C, H, W), found {tuple(image.shape)}")
+        fits = masks.ndim == 5 and masks.shape[0] == image.shape[0] and masks.shape[-2:] == image.shape[-2:]
+        if not fits or not masks.shape[1] or masks.shape[2] != self.targets:
+            raise ValueError(
+                f"masks: expected (B, R, K, H, W) with at least one rater and {self.targets} target(s) for images of "
+                f"shape {tuple(image.shape)}, found {tuple(masks.shape)}"
+            )
+        if masks.device.type == "cpu":  # on an accelerator, looking would stall the queue
+            check_mask(masks)
+
+
+def pick_raters(masks: Tensor, count: int, generators: Generators) -> Tensor:
+    """masks `(B, R, K, H, W)` -> `(B, count, K, H, W)`: the raters in turn, from a random one on."""
+    B, R = masks.shape[:2]
+    first = (uniform((B, 1), generators, torch.empty(0, device=masks.device)) * R).long()
+    rater = (first + torch.arange(count, device=masks.device)) % R
+    return masks[torch.arange(B, device=masks.device).unsqueeze(1), rater]
+
+
+def fillers(count: int, image: Tensor) -> PerSample:
+    """Generators for masks that only fill up a pass and are thrown away."""
+    return [torch.Generator(image.device) for _ in range(count)]
+
+
+def _own_generators(image: Tensor, n: int, generators: Generators) -> PerSample:
+    """One generator for each of n samples of each image, after a look at what `sample` was given."""
+    if image.ndim != 4:
+        raise ValueError(f"image: expected (B, C, H, W), found {tuple(image.shape)}")
+    if n < 1:
+        raise ValueError(f"n: expected at least 1 sample, found {n}")
+    count = len(image) * n
+    own = spawn_generators(generators, count) if isinstance(generators, torch.Generator) else list(generators)
+    if len(own) != count:
+        raise ValueError(f"generators: expected one, or one for each of {len(image)} x {n} samples, found {len(own)}")
+    return own

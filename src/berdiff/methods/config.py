@@ -1,0 +1,80 @@
+"""A method's configuration: a frozen dataclass in the method's own file, that builds its segmenter. No torch here.
+
+Other packages join by the entry-point group `berdiff.methods`: name = "package.module:ConfigClass".
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from itertools import combinations
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+from berdiff import schema
+from berdiff.data.input_spec import InputSpec
+from berdiff.errors import InputError
+from berdiff.plugins import Registry
+
+if TYPE_CHECKING:
+    from berdiff.methods.base import Segmenter
+
+METHODS = Registry(
+    "berdiff.methods",
+    {
+        "berdiff": "berdiff.methods.berdiff:BerDiff",
+        "gaussian": "berdiff.methods.gaussian:GaussianDiffusion",
+        "unet": "berdiff.methods.unet:UNet",
+    },
+)
+
+
+@dataclass(frozen=True)
+class MethodConfig(schema.Settings, ABC):
+    """Every field is a flag of `berdiff train` (`--model.NAME`) and an entry of `config.json`."""
+
+    method: ClassVar[str]
+
+    @abstractmethod
+    def build(self, spec: InputSpec) -> "Segmenter":
+        """The segmenter with fresh weights, for images and targets as `spec` says."""
+
+
+M = TypeVar("M", bound=MethodConfig)
+
+
+def method_class(name: str) -> type[MethodConfig]:
+    """The configuration class of a method, ours or a plug-in's."""
+    kind = METHODS.load(name)
+    if not (isinstance(kind, type) and issubclass(kind, MethodConfig) and getattr(kind, "method", None) == name):
+        raise InputError(f"method {name}: expected a MethodConfig with method = {name!r}, found {kind!r}")
+    return kind
+
+
+def to_plain(config: MethodConfig) -> dict[str, Any]:
+    """In plain JSON types, with the method's name."""
+    return {"method": config.method, **schema.plain(config)}
+
+
+def from_plain(content: dict[str, Any], name: Callable[[str], str]) -> MethodConfig:
+    """What `to_plain` gave, checked; `name` turns the place of a fault into words."""
+    settings = dict(content)
+    try:
+        kind = method_class(str(settings.pop("method", None)))
+    except InputError as error:
+        raise InputError(f"{name('method')}:{str(error).partition(':')[2]}") from error
+    return schema.parse(kind, settings, name)
+
+
+def adopt(kind: type[M], other: MethodConfig) -> M:
+    """Another method's configuration as a `kind`: settings of the same name are kept where the new method has them.
+
+    A value that the new method does not know, such as another method's prediction, gives way to the default. Checked
+    together, not one by one: a small T goes with few steps only.
+    """
+    values = {field.name: getattr(other, field.name) for field in fields(kind) if hasattr(other, field.name)}
+    for count in range(len(values), 0, -1):
+        for names in combinations(values, count):
+            try:
+                return schema.check(kind(**{name: values[name] for name in names}), kind, str)
+            except (InputError, ValueError):
+                continue
+    return kind()

@@ -1,0 +1,48 @@
+"""The settings that every diffusion method shares. No torch here."""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import tyro
+from annotated_types import Ge
+
+from berdiff.data.input_spec import InputSpec
+from berdiff.diffusion.sampler import Sampler, time_grid
+from berdiff.errors import InputError
+from berdiff.methods.config import MethodConfig
+
+if TYPE_CHECKING:
+    from berdiff.diffusion.kernels.base import Kernel
+    from berdiff.methods.diffusion import DiffusionSegmenter
+
+
+@dataclass(frozen=True)
+class DiffusionConfig(MethodConfig):
+    """A method adds its own settings and its `kernel`."""
+
+    preset: str = "small"
+    """network: fast or fast-tiny (encode once), or the paper's U-Net: paper-128, paper-224, small, tiny"""
+    schedule: Literal["linear", "cosine", "power1.5", "power2.5", "power4"] = "linear"  # noise schedule
+    T: Annotated[int, Ge(1), tyro.conf.arg(name="T")] = 1000  # number of diffusion steps
+    time_sampling: Literal["uniform", "stratified"] = "uniform"
+    """t drawn independently (paper), or spread evenly within a batch"""
+    masks_per_image: Annotated[int, Ge(1)] = 1
+    """pairs of a rater and a step that learn from one encoding of an image; above 1 all raters take part"""
+    sampler: Sampler = field(default_factory=Sampler)
+
+    def kernel(self) -> "Kernel":
+        """The noise, its loss and its reverse step."""
+        raise TypeError(f"{type(self).__name__}: expected a method `kernel`, found none")
+
+    def check(self) -> None:
+        try:
+            time_grid(self.T, self.sampler.steps, self.sampler.spacing)
+        except ValueError as error:
+            raise InputError(f"sampler.{error}") from error
+
+    def build(self, spec: InputSpec) -> "DiffusionSegmenter":
+        from berdiff.methods.diffusion import DiffusionSegmenter
+        from berdiff.networks.build import make_network
+
+        network = make_network(self.preset, len(spec.channels), len(spec.targets))
+        return DiffusionSegmenter(self, spec, network, self.kernel())

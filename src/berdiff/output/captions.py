@@ -1,0 +1,61 @@
+"""A result's figures as people read them."""
+
+from typing import Any
+
+from berdiff import schema
+from berdiff.diffusion.sampler import Sampler
+from berdiff.inference.result import Result
+from berdiff.methods.sampling import describe
+
+NOT_CLINICAL = "not for clinical use"
+UNITS = {"mm^2": "mm²", "mm^3": "mm³", "px^2": "pixels", "px": "pixels", "voxel": "voxels", "mm": "mm"}
+SIZES = {"area": "area", "volume": "volume", "longest_diameter": "longest diameter"}
+
+
+def notes(result: Result) -> list[str]:
+    """What is shown wherever the result is: the notes of data and model, and what it is not for."""
+    return [*dict.fromkeys(note for note in result.notes if note.lower() != NOT_CLINICAL), NOT_CLINICAL]
+
+
+def notes_line(result: Result) -> str:
+    return "; ".join(notes(result))
+
+
+def settings_line(result: Result) -> str:
+    """How the masks were sampled."""
+    settings = result.settings
+    parts = [f"{len(result.samples)} samples"]
+    if "model" in settings:
+        parts.append(f"model {settings['model']}")
+    if "sampler" in settings:
+        plain = settings["sampler"]
+        parts.append(describe(plain and schema.parse(Sampler, plain, str)))
+    if "seed" in settings:
+        parts.append(f"seed {settings['seed']}")
+    return ", ".join(parts)
+
+
+def sizes(measured: dict[str, Any]) -> list[tuple[str, str, str, str, str]]:
+    """(what, unit, 5 %, median, 95 %) of one target's measurements, in words and rounded figures."""
+    return [
+        (words, UNITS[of["unit"]], rounded(of["q05"]), rounded(of["q50"]), rounded(of["q95"]))
+        for name, words in SIZES.items()
+        if (of := measured.get(name))
+    ]
+
+
+def measured_line(measured: dict[str, Any]) -> str:
+    parts = [f"a finding in {percent(measured['finding_probability'])} of the samples"]
+    for what, unit, low, median, high in sizes(measured):
+        parts.append(f"{what} {median} {unit} (5 to 95 %: {low} to {high})")
+    return "; ".join(parts)
+
+
+def rounded(value: float) -> str:
+    """Three figures are more than such a measure is worth; whole numbers stay whole."""
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def percent(share: float) -> str:
+    """A share of the samples: of 16 or of 100 it is exact."""
+    return f"{100 * share:.3g} %"

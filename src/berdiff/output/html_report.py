@@ -1,0 +1,85 @@
+"""The report: results as one page for the browser, all in one file, that asks the network for nothing.
+
+Images are inlined once each; the outlines over them are vectors, so the page stays small and prints sharp.
+"""
+
+import base64
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from berdiff import __version__
+from berdiff.inference.measurements import measure
+from berdiff.inference.representatives import Representative
+from berdiff.inference.result import Result
+from berdiff.output.captions import notes_line, percent, settings_line, sizes
+from berdiff.output.tiles import SHOWN_SAMPLES, Tile, edges, grey_bytes, picture_bytes, result_tiles
+from berdiff.output.views import close_up
+
+
+@dataclass(frozen=True, eq=False)
+class ReportEntry:
+    """One result on the page."""
+
+    result: Result
+    representatives: Sequence[Representative]
+    scores: str = ""  # a line about how it compares with its raters
+
+
+@dataclass(frozen=True)
+class ScoreTable:
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    caption: str
+
+
+def page(title: str, entries: Sequence[ReportEntry], intro: Sequence[str] = (), table: ScoreTable | None = None) -> str:
+    """The whole page as text."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    options = {"autoescape": True, "undefined": StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
+    environment = Environment(loader=PackageLoader("berdiff.output"), **options)
+    planes: dict[tuple[str, int, int], str] = {}  # (address, height, width) -> its name: every different plane once
+
+    def name_of_plane(tile: Tile) -> str:
+        return planes.setdefault((_address(tile), *tile.plane.shape), f"p{len(planes)}")
+
+    environment.globals |= {"name_of_plane": name_of_plane, "outline": _outline, "measured": _measured}
+    environment.globals |= {"close_up": close_up, "result_tiles": result_tiles, "percent": percent}
+    environment.globals |= {"settings_line": settings_line, "notes_line": notes_line, "shown_samples": SHOWN_SAMPLES}
+    return environment.get_template("report.html.j2").render(
+        title=title, intro=intro, table=table, planes=planes, entries=entries, version=__version__
+    )
+
+
+def _outline(mask: np.ndarray) -> str:
+    """As an SVG path: each side of a pixel one unit across or down."""
+    return "".join(f"M{x} {y}{'h' if x_end > x else 'v'}1" for (x, y), (x_end, _) in edges(mask).tolist())
+
+
+def _measured(result: Result, k: int) -> dict[str, Any]:
+    """Of one target: (what, 5 %, median, 95 %, each rater's own) of each size, and how many found something."""
+    over_samples = result.measurements()[result.targets[k]]
+    of_raters = [measure(masks[k][None], result.spacing) for masks in ([] if result.raters is None else result.raters)]
+    medians = [[median for _, _, _, median, _ in sizes(of_rater)] for of_rater in of_raters]
+    rows = [
+        (f"{what}, {unit}", low, median, high, ", ".join(own[i] for own in medians))
+        for i, (what, unit, low, median, high) in enumerate(sizes(over_samples))
+    ]
+    marked = sum(of_rater["finding_probability"] > 0 for of_rater in of_raters)
+    return {"rows": rows, "finding": over_samples["finding_probability"], "marked": marked, "raters": len(of_raters)}
+
+
+def _address(tile: Tile) -> str:
+    """The plane as a PNG in a data: address."""
+    if tile.colours == "gray" and tile.brightest == 1:
+        pixels = grey_bytes(tile.plane)
+    else:
+        from matplotlib import colormaps
+
+        pixels = colormaps[tile.colours](np.clip(tile.plane / tile.brightest, 0, 1), bytes=True)[..., :3]
+    png = picture_bytes(Image.fromarray(np.ascontiguousarray(pixels)))
+    return "data:image/png;base64," + base64.b64encode(png).decode("ascii")

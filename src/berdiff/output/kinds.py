@@ -1,0 +1,47 @@
+"""What can be written of a result, and where to. No torch here: the command line reads it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+from annotated_types import Ge
+
+from berdiff.schema import Settings
+
+# name on the command line -> what is written. Arrays are PNG for a 2D image and NIfTI for a volume.
+KINDS = {
+    "samples": "every sample mask",
+    "saliency": "the share of the samples that mark a pixel",
+    "variance": "the variance over the samples",
+    "mask": "what at least half of the samples mark",
+    "contours": "what at least 25, 50 and 75 % of the samples mark",
+    "representatives": "the representative masks, with their frequencies",
+    "json": "measurements, frequencies, settings and source",
+    "overlay": "the contours over the image",
+    "panel": "everything in one picture",
+    "nifti": "all of the masks and maps as NIfTI, where the source lies",
+    "dicom-seg": "DICOM SEG that refers to the source images (DICOM inputs)",
+    "report": "a page for the browser, all in one file",
+}
+DEFAULT_KINDS = {
+    "dicom": ("dicom-seg", "json", "overlay"),
+    "nifti": ("nifti", "json", "overlay"),
+    "volume": ("nifti", "json", "overlay"),
+    "image": ("samples", "saliency", "mask", "representatives", "json", "overlay"),
+}
+if TYPE_CHECKING:
+    Kind = str
+else:
+    Kind = tyro.extras.literal_type_from_choices(KINDS)
+_LIST = "; ".join(f"{kind}: {words}" for kind, words in KINDS.items())
+_HELP = f"what to write: {_LIST}. Default: by the kind of input"
+
+
+@dataclass(frozen=True)
+class OutputSettings(Settings):
+    """What is written, and where to."""
+
+    out: Path  # folder for the results, in which every input gets a folder of its own
+    write: Annotated[tuple[Kind, ...] | None, tyro.conf.arg(metavar="KIND ...", help=_HELP)] = None
+    representatives: Annotated[int, Ge(1)] = 3  # number of representative masks

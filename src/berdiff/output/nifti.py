@@ -1,0 +1,68 @@
+"""NIfTI files that lie exactly where their source lies."""
+
+import gzip
+from pathlib import Path
+from typing import Any
+
+import nibabel
+import numpy as np
+
+from berdiff.data.describe import present
+from berdiff.data.dicom import read_header
+from berdiff.data.volumes import dicom_affine
+from berdiff.inference.result import Result
+from berdiff.output.captions import NOT_CLINICAL
+
+
+def nifti_bytes(result: Result, array: np.ndarray) -> bytes:
+    """A .nii.gz of `([Z,] H, W)`, or of `(m, [Z,] H, W)` as m volumes, on the grid of the result's source."""
+    axes = 3 if result.volume else 2
+    affine, header = _header(result)
+    stored = _grid(result, array.reshape(-1, *array.shape[-axes:]))  # (m, X, Y, Z)
+    values = stored[0] if array.ndim == axes else np.moveaxis(stored, 0, -1)
+    kind = nibabel.Nifti2Image if isinstance(header, nibabel.Nifti2Header) else nibabel.Nifti1Image
+    image = kind(np.ascontiguousarray(values), affine, header)
+    image.header.set_data_dtype(values.dtype)
+    image.header["descrip"] = f"berdiff, {NOT_CLINICAL}"
+    return gzip.compress(image.to_bytes(), mtime=0)  # no time of writing: the same run, the same bytes
+
+
+def _grid(result: Result, arrays: np.ndarray) -> np.ndarray:
+    """(m, [Z,] H, W) -> (m, X, Y, Z) in the order of the source file; a picture's X is its columns."""
+    geometry = result.geometry
+    stored = geometry.to_stored(arrays)
+    if geometry.kind == "nifti":  # of a plane exported as NIfTI, (H, W) is the stored order, perhaps with axes of one
+        shape = tuple(geometry.header.get_data_shape())
+        return stored.reshape(-1, *shape) if not result.volume and np.prod(shape) == stored[0].size else stored
+    return (stored if result.volume else stored[:, None]).transpose(0, 3, 2, 1)
+
+
+def _header(result: Result) -> tuple[np.ndarray, Any]:
+    """The affine (4, 4) of `_grid`'s axes and a header to start from: the source's own where it is a NIfTI file."""
+    geometry = result.geometry
+    if geometry.kind == "nifti":
+        header = geometry.header.copy()
+        header.extensions.clear()  # they speak of the source's values
+        header["scl_slope"], header["scl_inter"], header["cal_min"], header["cal_max"] = 1, 0, 0, 0
+        return header.get_best_affine() if geometry.affine is None else geometry.affine, header
+    header = nibabel.Nifti1Header()
+    if geometry.kind == "dicom":
+        header.set_xyzt_units("mm")
+        return _dicom_affine(geometry.paths), header
+    known = bool(np.isfinite(result.spacing).all())
+    header.set_xyzt_units("mm" if known else "unknown")
+    between, row, column = (1.0, *result.spacing)[-3:] if known else (1.0, 1.0, 1.0)
+    # As the picture is looked at: columns run to the patient's left, rows to the back, slices up.
+    return np.diag([-column, -row, between, 1.0]), header
+
+
+def _dicom_affine(files: tuple[Path, ...]) -> np.ndarray:
+    """(column, row, slice) of a series, its files in order, to NIfTI's millimetres."""
+    first, last = read_header(files[0]), read_header(files[-1])
+    spacing, position = first.geometry()
+    orientation = present(first.orientation, first.path, "the DICOM tag ImageOrientationPatient")
+    across, down = np.reshape(orientation, (2, 3))
+    step = np.cross(across, down) * (first.thickness or 1.0)
+    if len(files) > 1:
+        step = (np.array(last.geometry()[1]) - position) / (len(files) - 1)
+    return dicom_affine(across * spacing[1], down * spacing[0], step, np.array(position))

@@ -1,0 +1,90 @@
+"""Run folders as they are on the disk: reading their statistics and listing them. No torch here.
+
+config.json       the resolved configuration
+environment.json  one entry per session: command, seed, git commit, package versions, machine
+stats.jsonl       one line per log step, validation or end
+log.txt           what the terminal showed
+tensorboard/      the same figures for TensorBoard
+sheets/           sample sheets
+checkpoints/      for resuming (see checkpoint.py)
+model/            EMA weights of the last checkpoint: the trained model
+best/             EMA weights of the best validation GED
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from berdiff import schema
+from berdiff.data.describe import expect
+from berdiff.errors import InputError
+
+StatsRow = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class TrainingRun:
+    path: Path
+    config: dict[str, Any]  # config.json as it is, also that of an older version
+    rows: list[StatsRow]
+
+    def of_kind(self, kind: str) -> list[StatsRow]:
+        """The rows of one kind: train, validation or end."""
+        return [row for row in self.rows if row["kind"] == kind]
+
+
+def read_rows(path: Path) -> list[StatsRow]:
+    """The whole lines of a stats.jsonl; a kill may have torn the last one, which is left out."""
+    if not path.is_file():
+        return []
+    rows = []
+    lines = path.read_text(encoding="utf-8").splitlines()
+    for number, line in enumerate(lines, 1):
+        try:
+            rows.append(json.loads(line))
+        except ValueError as error:
+            if number == len(lines):
+                break
+            raise InputError(f"{path}: expected JSON in line {number}, found {error}") from error
+    return rows
+
+
+def read_run(path: str | Path) -> TrainingRun:
+    path = Path(path)
+    file, what = path / "config.json", "a training configuration"
+    expect(file.is_file(), path, "a run folder of `berdiff train`", "no config.json in it")
+    config = schema.read_json(file, what)
+    expect(isinstance(config, dict) and "loop" in config, file, what, "something else")
+    return TrainingRun(path, config, read_rows(path / "stats.jsonl"))
+
+
+def find_runs(folder: str | Path) -> list[TrainingRun]:
+    """The runs in a folder (or the folder itself, if it is one), by name."""
+    folder = Path(folder)
+    expect(folder.is_dir(), folder, "a folder with runs", "no such folder")
+    if (folder / "stats.jsonl").is_file():
+        return [read_run(folder)]
+    return [read_run(stats.parent) for stats in sorted(folder.glob("*/stats.jsonl"))]
+
+
+def run_summary(run: TrainingRun) -> StatsRow:
+    """One line of `berdiff runs`."""
+    # the last row of all, and of each kind
+    last, train, validation = ([{}, *rows][-1] for rows in (run.rows, run.of_kind("train"), run.of_kind("validation")))
+    best = min(run.of_kind("validation"), key=lambda row: row["ged"], default={})
+    return {
+        "run": run.path.name,
+        "recipe": run.config.get("recipe"),
+        "method": run.config.get("model", {}).get("method"),
+        "seed": run.config.get("seed"),
+        "step": last.get("step", 0),
+        "minutes": round(last.get("minutes", 0.0), 1),
+        "loss": train.get("loss"),
+        "ged": validation.get("ged"),
+        "hm_iou": validation.get("hm_iou"),
+        "best_ged": best.get("ged"),
+        "best_step": best.get("step"),
+        "skipped": last.get("skipped", 0),
+        "state": last.get("reason", "running or killed"),
+    }

@@ -1,0 +1,86 @@
+"""`berdiff figure`: each writes its picture whole, and bad input is one sentence."""
+
+import csv
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from berdiff.cli.main import main
+from berdiff.experiments import cost, side_by_side
+from berdiff.methods.berdiff import BerDiff
+from berdiff.methods.folder import save
+from berdiff.methods.unet import UNet
+from fakes import make_spec, make_store
+
+
+@pytest.fixture
+def models(tmp_path):
+    for name, config in (("tiny", BerDiff("fast-tiny", T=100)), ("unet", UNet("fast-tiny"))):
+        save(config.build(make_spec()), tmp_path / name)
+    return [str(tmp_path / "tiny"), str(tmp_path / "unet")]
+
+
+def test_cost_writes_a_figure_and_a_table(models, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(side_by_side, "gc", SimpleNamespace(collect=lambda: 0))
+    monkeypatch.setattr(cost, "PAPER", "tiny")  # the 85.6 M network costs seconds
+    out = tmp_path / "out"
+    options = ["--model", models[0], "--samples", "1", "2", "--steps", "3", "--repeats", "1", "--out", str(out)]
+    assert main(["figure", "cost", *options]) == 0
+    assert "16 masks in 10 steps: " in capsys.readouterr().out
+    assert sorted(p.name for p in out.iterdir()) == ["cost.csv", "cost.png"]
+    assert (out / "cost.png").read_bytes()[:4] == b"\x89PNG"
+    with (out / "cost.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    found = [(row["model"], row["samples"], row["steps"]) for row in rows]
+    assert found == [("tiny", "1", "10"), ("tiny", "2", "10"), ("tiny", "16", "3"), ("tiny", "16", "10")]
+    ratio = {float(row["seconds"]) / float(row["paper_passes"]) for row in rows}
+    assert max(ratio) == pytest.approx(min(ratio), rel=2e-3)  # all over the same pass
+    assert main(["figure", "cost", *options, "--no-paper-pass"]) == 0
+    assert "passes" not in capsys.readouterr().out
+
+
+def test_curves_are_those_of_the_runs(tmp_path):
+    run = tmp_path / "table" / "runs" / "gaussian-seed-0"
+    run.mkdir(parents=True)
+    config = {"seed": 0, "model": {"method": "gaussian"}, "validation": {"samples": 8}, "loop": {}}
+    (run / "config.json").write_text(json.dumps(config))
+    stats = [{"kind": "validation", "step": step, "ged": 1 / step, "hm_iou": 0.1 * step} for step in (2, 4)]
+    (run / "stats.jsonl").write_text("".join(json.dumps(row) + "\n" for row in stats))
+    assert main(["figure", "curves", str(tmp_path / "table"), "--out", str(tmp_path / "curves")]) == 0
+    with (tmp_path / "curves/curves.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["run"], row["method"], row["step"]) for row in rows] == [
+        ("gaussian-seed-0", "gaussian", "2"),
+        ("gaussian-seed-0", "gaussian", "4"),
+    ]
+    assert [float(row["ged"]) for row in rows] == [0.5, 0.25]
+    assert (tmp_path / "curves/curves.png").stat().st_size > 1000
+
+
+@pytest.mark.parametrize("figure", ["examples-lidc", "examples-brats"])
+def test_examples_of_several_models(models, tmp_path, figure):
+    data, out = str(make_store(tmp_path, train=2, val=0)), tmp_path / "examples.png"
+    options = ["--data", data, "--samples", "3", "--cases", "1", "--device", "cpu"]
+    assert main(["figure", figure, *models, *options, "--out", str(out)]) == 0
+    assert out.read_bytes().startswith(b"\x89PNG")
+
+
+def test_bad_options_are_one_sentence(models, tmp_path, capsys, monkeypatch):
+    out = str(tmp_path / "out")
+    measure = ["cost", "--model", models[0], "--out", out, "--device", "cpu"]
+    for options, message in (
+        (["toy", "--seeds", "0"], "berdiff figure: --seeds: expected at least 1, found 0"),
+        ([*measure, "--samples", "0", "4"], r"--samples: expected whole numbers of at least 1, found [0, 4]"),
+        ([*measure, "--repeats", "0"], "--repeats: expected whole numbers of at least 1, found [0]"),
+        ([*measure, "--steps", "500"], "--steps: expected 1 <= steps <= T = 100, found 500"),
+        ([*measure, "--size", "24", "12"], "--size: expected height and width in multiples of 8, found 24 12"),
+        ([*measure, "--size", "24", "24"], "--size: expected multiples of 16 for the paper's network, or --no-paper"),
+        (["cost", "--model", "nowhere"], "nowhere: expected the folder of a run or of a model"),
+        (["cost", "--model", models[1], "--out", out], "expected no sampler options for the method unet"),
+        (["curves", str(tmp_path), "--out", out], "runs: expected a folder with runs, found no such folder"),
+        (["examples-lidc", *models, "--out", "examples.jpg"], "--out: expected a name ending in .png"),
+    ):
+        assert main(["figure", *options]) == 2
+        assert message in capsys.readouterr().err.splitlines()[-1]
+        assert not (tmp_path / "out").exists()

@@ -1,0 +1,172 @@
+"""`berdiff train` as a user gives it, with real networks at their smallest."""
+
+import json
+from pathlib import Path
+
+import brats_writer
+import pytest
+import torch
+
+from berdiff.cli.main import main
+from berdiff.cli.train import parse
+from berdiff.data.prepare import prepare
+from berdiff.data.sources import brats
+from berdiff.errors import InputError
+from berdiff.experiments.recipes import RECIPES
+from berdiff.methods import folder as model_folder
+from berdiff.methods.gaussian import GaussianDiffusion
+from berdiff.methods.unet import UNet
+from berdiff.training import estimate as estimates
+from berdiff.training import session
+from berdiff.training.run_folder import read_run
+from berdiff.training.stop import RunStopped
+from fakes import make_store
+
+TINY = ["--loop.batch-size", "4", "--data.crop", "None", "--loop.log-every", "1", "--validation.samples", "2"]
+TINY += ["--validation.cases", "2", "--validation.every", "2", "--engine.accelerator", "cpu", "--engine.devices", "1"]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_store(tmp_path_factory.mktemp("store"))
+
+
+def test_train_resume_and_load(store: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    run = tmp_path / "run"
+    command = ["train", "demo", "--data", str(store), "--out", str(run), "--model.sampler.steps", "2", *TINY]
+    assert main([*command, "--max-steps", "2"]) == 0
+    assert main([*command, "--max-steps", "4"]) == 0
+    assert "resuming after step 2" in capsys.readouterr().out
+    assert json.loads((run / "config.json").read_text())["recipe"] == "demo"
+    segmenter = model_folder.load(run)
+    assert segmenter.sampler is not None
+    assert segmenter.sampler.steps == 2
+    assert segmenter.sample(torch.rand(1, 1, 16, 16), 2, torch.Generator()).shape == (1, 2, 1, 16, 16)
+    assert main([*command, "--optim.lr", "3"]) == 2
+    assert "--optim.lr: 0.002 -> 3.0" in capsys.readouterr().err
+
+
+def test_validation_gives_the_figures_of_an_evaluation(store: Path, tmp_path: Path, capsys) -> None:
+    run, data = str(tmp_path / "run"), ["--data", str(store)]
+    assert main(["train", "demo", *data, "--out", run, *TINY, "--model.method", "unet", "--max-steps", "2"]) == 0
+    evaluate = ["evaluate", run, *data, "--split", "val", "--samples", "2", "--limit", "2", "--device", "cpu"]
+    assert main([*evaluate, "--out", str(tmp_path / "evaluation")]) == 0
+    metrics = json.loads((tmp_path / "evaluation/metrics.json").read_text())["metrics"]
+    (row,) = read_run(run).of_kind("validation")
+    assert row["ged"] == pytest.approx(metrics["ged_2"]["value"], abs=1e-12)
+    assert row["hm_iou"] == pytest.approx(metrics["hm_iou_2"]["value"], abs=1e-12)
+
+
+def test_brats_paper_trains_on_a_store_of_the_papers_split(tmp_path: Path, capsys) -> None:
+    """It has no validation split: 0.1.0 refused it."""
+    for i in range(3):
+        brats_writer.case_folder(tmp_path / "cases", f"BraTS2021_{i:05d}", seed=i)
+    options = brats.Options(**brats_writer.SMALL, split="paper")
+    prepare("brats", tmp_path / "cases", tmp_path / "brats.zarr", options)
+    command = ["train", "brats-paper", "--data", str(tmp_path / "brats.zarr"), "--out", str(tmp_path / "run")]
+    small = ["--model.preset", "tiny", "--max-steps", "1", "--loop.batch-size", "2"]
+    assert main([*command, *small, "--engine.accelerator", "cpu", "--engine.devices", "1"]) == 0
+    assert "validation is off: the store has no cases in the split val" in capsys.readouterr().out
+
+
+def test_another_method_with_a_recipe_has_its_own_flags() -> None:
+    unet = parse(["lidc-cpu", "--model.method", "unet", "--model.preset", "small"]).config
+    assert unet.model == UNet(preset="small")
+    assert unet.loop == RECIPES["lidc-cpu"]().loop
+    gaussian = parse(["lidc-cpu", "--model.method=gaussian", "--model.sampler.sigma", "0.5"]).config.model
+    assert isinstance(gaussian, GaussianDiffusion)
+    assert (gaussian.preset, gaussian.schedule, gaussian.masks_per_image) == ("fast", "power2.5", 8)
+    with pytest.raises(SystemExit):  # what a method does not have is no flag of it
+        parse(["lidc-cpu", "--model.method", "unet", "--model.T", "5"])
+    with pytest.raises(InputError, match=r"--model.method: expected one of berdiff, .*, found 'none'"):
+        parse(["lidc-cpu", "--model.method", "none"])
+
+
+def test_usage_lists_recipes_and_methods(capsys: pytest.CaptureFixture) -> None:
+    assert main(["train", "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert "--model.method NAME" in shown
+    assert "berdiff, gaussian, unet" in shown
+    assert all(f"\n  {name}\n" in shown for name in RECIPES)
+
+
+def test_dry_run_needs_no_out_and_writes_nothing(store: Path, tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    command = ["train", "demo", "--data", str(store), *TINY, "--dry-run", "--max-steps", "7"]
+    assert main([*command, "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["config"]["model"]["method"] == "berdiff"
+    assert shown["config"]["loop"]["max_steps"] == 7
+    found = shown["estimate"]
+    assert found["parameters"] > 100_000
+    assert found["slices_at_once"] == 4
+    assert 0 < found["memory_needed_gb"] < found["memory_free_gb"]
+    assert found["fits"] == "yes"
+    assert found["seconds_per_step"] > 0
+    assert main(command) == 0
+    shown = capsys.readouterr().out
+    assert "parameters " in shown
+    assert "fits                    yes\n" in shown
+    assert not list(tmp_path.iterdir())
+
+
+def test_dry_run_of_a_batch_that_does_not_fit(store: Path, monkeypatch, capsys: pytest.CaptureFixture) -> None:
+    """The batch of 0.1.0 was tried as a whole, and the kernel killed it. Here 3 slices fit beside torch, not 64."""
+    used, kept = estimates.used_memory, []
+    command = ["train", "demo", "--data", str(store), *TINY, "--loop.batch-size", "64", "--dry-run"]
+    measure = estimates._measure
+    monkeypatch.setattr(estimates, "_measure", lambda *args: kept.append(measure(*args)) or kept[-1])
+    assert main(command) == 0
+    capsys.readouterr()
+    (of_slice, _), weights = kept[0], 2**23
+    monkeypatch.setattr(estimates, "free_memory", lambda device: used(device) + weights + 3 * of_slice)
+    assert main(command) == 0
+    assert "fits                    no: --loop.accumulate " in capsys.readouterr().out
+    monkeypatch.setattr(estimates, "free_memory", lambda device: of_slice / 10)
+    assert main(command) == 2
+    assert "--dry-run: one slice alone takes more than" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["no-such-recipe"], "RECIPE: expected one of lidc-paper, "),
+        (["demo"], "--out: expected the run folder to write, found none"),
+        (["demo", "--out", "x", "--data", "nowhere"], "nowhere: expected a prepared store"),
+        (["demo", "--out", "x", "--loop.batch-size", "0"], "--loop.batch-size: expected at least 1, found 0"),
+        (["demo", "--out", "x", "--data", "STORE", "--data.crop", "17"], "crop: expected 1 to 16, found 17"),
+        (
+            ["demo", "--out", "x", "--data", "STORE", "--data.crop", "10"],
+            "--data.crop: expected height and width in mult",
+        ),
+        (["demo", "--out", "x", "--data", "STORE", *TINY, "--model.preset", "huge"], "expected one of paper-128, "),
+        (
+            ["demo", "--out", "x", "--data", "STORE", "--engine.strategy", "magic"],
+            "--engine: expected settings that fit",
+        ),
+        (["demo", "--out", "x", "--engine.accelerator", "gpu"], "--engine: expected settings that fit"),
+    ],
+)
+def test_bad_input_is_one_sentence(store: Path, options, words: str, capsys, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", *(str(store) if option == "STORE" else option for option in options)]) == 2
+    error = capsys.readouterr().err
+    assert words in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_run_that_did_not_finish_does_not_look_like_one_that_did(monkeypatch, capsys: pytest.CaptureFixture) -> None:
+    def full(config, run):
+        raise RunStopped("no room on the disk")
+
+    for train, code in (
+        (lambda config, run: "stopped by SIGINT", 130),
+        (lambda config, run: "stopped by SIGTERM", 143),
+        (full, 1),
+    ):
+        monkeypatch.setattr(session, "train", train)
+        with pytest.raises(SystemExit) as left:
+            main(["train", "demo", "--out", "x"])
+        assert left.value.code == code
+    assert capsys.readouterr().err == "berdiff train: no room on the disk\n"

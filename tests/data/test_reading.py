@@ -1,0 +1,107 @@
+"""One reader for all files: what a model takes, in one form, and the way back to each file's grid."""
+
+from pathlib import Path
+
+import nibabel
+import numpy as np
+import pytest
+from dicom_writer import write_slice
+from folder_writer import LPS, H, W, picture, save
+
+from berdiff.data.reading import Geometry, image_array, kind_of, outline, read_image_file, read_image_files, stem
+from berdiff.errors import InputError
+
+RNG = np.random.default_rng(0)
+
+
+def test_kinds_and_names(tmp_path):
+    kinds = {"a.png": "png", "a.JPG": "png", "a.tiff": "png", "a.nii": "nifti", "a.NII.GZ": "nifti", "a.npy": "npy"}
+    for name, kind in {**kinds, "a.dcm": "dicom"}.items():
+        assert kind_of(tmp_path / name) == kind
+        assert stem(Path(name)) == "a"
+    write_slice(tmp_path / "IM0001", picture().astype(int))
+    (tmp_path / "notes.txt").write_text("no image")
+    assert (kind_of(tmp_path / "IM0001"), kind_of(tmp_path), kind_of(tmp_path / "notes.txt")) == (
+        "dicom",
+        "dicom",
+        None,
+    )
+
+
+def test_arrays_are_arranged_by_shape_and_channels():
+    for shape, channels, expected, planar in (
+        ((H, W), 1, (1, 1, H, W), True),
+        ((1, H, W), 1, (1, 1, H, W), True),
+        ((5, H, W), 1, (1, 5, H, W), False),
+        ((1, 5, H, W), 1, (1, 5, H, W), False),
+        ((3, H, W), 3, (3, 1, H, W), True),
+        ((H, W, 3), 3, (3, 1, H, W), True),
+        ((4, 5, H, W), 4, (4, 5, H, W), False),
+        ((H, W, 3), None, (3, 1, H, W), True),
+        ((5, H, W), None, (1, 5, H, W), False),
+    ):
+        file = image_array(RNG.random(shape), channels, "x")
+        assert (file.values.shape, file.planar, file.geometry.kind) == (expected, planar, "array")
+        assert file.geometry.shape == (expected[2:] if planar else expected[1:])
+    assert image_array(np.ones((5, H, W), bool), 1, "x", (2, 1, 1)).values.max() == 255
+    for array, channels, spacing, sentence in (
+        (
+            np.ones((H, W, 3)),
+            1,
+            None,
+            r"x: expected an array \(H, W\), \(Z, H, W\) or \(1, Z, H, W\) for a network of 1",
+        ),
+        (np.ones((5, H, W)), 4, None, r"expected an array \(4, H, W\) or \(4, Z, H, W\)"),
+        (np.ones((2, 5, H, W)), None, None, r"expected an array \(H, W\), \(H, W, 3\) or \(slices, H, W\)"),
+        (np.array([["a"]]), 1, None, "expected an array of numbers"),
+        (np.full((H, W), np.nan), 1, None, "expected finite values, found NaN"),
+        (np.ones((H, W)), 1, (1, 1, 1), "spacing: expected 2 positive numbers of mm, one per axis"),
+        (np.ones((H, W)), 1, (1, 0), "spacing: expected 2 positive numbers"),
+    ):
+        with pytest.raises(InputError, match=sentence):
+            image_array(array, channels, "x", spacing)
+
+
+def test_one_file_several_files_and_a_series(tmp_path):
+    four = RNG.normal(size=(4, 5, H, W)).astype(np.float32)
+    nibabel.save(nibabel.Nifti1Image(four.T, LPS), tmp_path / "joint.nii.gz")
+    np.testing.assert_array_equal(read_image_files([tmp_path / "joint.nii.gz"], 4).values, four)
+    paths = [save(tmp_path / f"{i}.nii.gz", volume) for i, volume in enumerate(four)]
+    joined = read_image_files(paths, 4)
+    np.testing.assert_array_equal(joined.values, four)
+    assert joined.geometry.paths == tuple(paths)
+    assert joined.spacing == pytest.approx((2, 0.75, 0.5))
+    for z in range(3):
+        write_slice(tmp_path / "ct" / f"{z}.dcm", picture(z).astype(int), 2.5 * z)
+    series = read_image_files(sorted((tmp_path / "ct").iterdir()), 1)
+    assert (series.values.shape, series.ct, series.geometry.kind) == ((1, 3, H, W), True, "dicom")
+    back = series.geometry.to_stored(series.values)
+    np.testing.assert_array_equal(back[0], np.stack([picture(z) for z in range(3)]) - 1024.0)
+    assert back.shape[1:] == series.geometry.shape
+    wide = save(tmp_path / "wide.nii.gz", np.ones((5, H, W + 1), np.float32))
+    with pytest.raises(InputError, match=r"wide\.nii\.gz: expected 5x12x16 pixels like 0\.nii\.gz, found 5x12x17"):
+        read_image_files([paths[0], wide], 2)
+    moved = LPS.copy()
+    moved[0, 3] = 9
+    with pytest.raises(InputError, match=r"moved\.nii\.gz: expected the same place in space as 0\.nii\.gz"):
+        read_image_files([paths[0], save(tmp_path / "moved.nii.gz", four[0], moved)], 2)
+
+
+def test_the_outline_is_what_reading_gives(tmp_path):
+    files = [
+        save(tmp_path / "a.png", picture()),
+        save(tmp_path / "b.png", picture(0, (H, W, 3))),
+        save(tmp_path / "c.tif", picture(dtype=np.uint16)),
+        save(tmp_path / "d.npy", picture(0, (5, H, W))),
+        save(tmp_path / "e.nii.gz", np.ones((5, H, W), np.int16)),
+        save(tmp_path / "f.nii", picture()),
+        write_slice(tmp_path / "g" / "0.dcm", picture().astype(int)),
+        tmp_path / "g",
+    ]
+    for path in files:
+        seen, file = outline(path), read_image_file(path)
+        channels, depth, *size = file.values.shape
+        assert (seen.channels, seen.slices, seen.size) == (channels, None if file.planar else depth, tuple(size))
+        assert seen.eight_bit == (file.values.dtype == np.uint8 and file.geometry.kind in ("png", "npy"))
+    array = RNG.random((2, 3, 4))
+    assert Geometry("png").to_stored(array) is array  # 2D images are as stored

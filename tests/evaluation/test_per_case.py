@@ -1,0 +1,89 @@
+"""Units, bootstrap over patients, and the table of cases as a file."""
+
+import numpy as np
+import pytest
+
+from berdiff.errors import InputError
+from berdiff.evaluation.bootstrap import PatientBootstrap
+from berdiff.evaluation.per_case import from_csv, label, to_csv, units
+
+
+def test_resampled_means_equal_repeating_the_patients_slices():
+    rng = np.random.default_rng(0)
+    patients = np.array([f"p{i}" for i in rng.integers(6, size=40)], dtype=object)
+    values = rng.random(40)
+    bootstrap = PatientBootstrap(patients, seed=3, resamples=50)
+    for times, mean in zip(bootstrap.times, bootstrap.means(values, patients), strict=True):
+        assert times.sum() == len(bootstrap.patients)
+        repeated = [values[patients == p] for p, t in zip(bootstrap.patients, times, strict=True) for _ in range(t)]
+        assert abs(np.concatenate(repeated).mean() - mean) < 1e-12
+
+
+def test_interval_is_that_of_independent_patients_not_of_slices():
+    """Ten equal slices per patient: the interval must be that of 400 values, sqrt(10) wider than that of 4,000."""
+    rng = np.random.default_rng(1)
+    of_patient = rng.normal(5, 2, 400)
+    patients = np.repeat([f"p{i}" for i in range(400)], 10)
+    found = PatientBootstrap(patients, seed=0).estimate(np.repeat(of_patient, 10), patients)
+    half = 1.96 * of_patient.std() / 20
+    assert found["value"] == pytest.approx(of_patient.mean())
+    assert found["low"] == pytest.approx(found["value"] - half, abs=0.15 * half)
+    assert found["high"] == pytest.approx(found["value"] + half, abs=0.15 * half)
+    one = PatientBootstrap(np.array(["p"] * 3)).estimate(np.array([1.0, 2.0, 3.0]), np.array(["p"] * 3))
+    assert one == {"value": 2.0, "low": None, "high": None}
+
+
+def columns():
+    """Two patients; volume a has two slices, the others one; the last slice names no volume."""
+    return {
+        "case": np.array(["1", "2", "3", "4"], dtype=object),
+        "patient": np.array(["x", "x", "x", "y"], dtype=object),
+        "volume": np.array(["a", "a", "b", ""], dtype=object),
+        "raters": np.array([4, 4, 4, 4]),
+        "target": np.array(["t"] * 4, dtype=object),
+        "ged_16": np.array([0.1, 1 / 3, 0.3, 0.4]),
+        "dice": np.array([1.0, 0.5, 0.0, 1.0]),
+        "pixels_both": np.array([10, 1, 0, 0]),
+        "pixels_predicted": np.array([10, 2, 5, 0]),
+        "pixels_majority": np.array([10, 2, 5, 0]),
+        "d_yy": np.array([0.1, 0.2, 0.3, 0.4]),
+    }
+
+
+def test_dice_by_slice_volume_and_patient_keeps_targets_apart():
+    found = units(columns())
+    assert list(found) == ["ged_16", "dice_slice", "dice_volume", "dice_patient"]
+    assert found["dice_slice"][0].tolist() == [1.0, 0.5, 0.0, 1.0]
+    values, patients = found["dice_volume"]
+    assert dict(zip(values.tolist(), patients.tolist(), strict=True)) == {22 / 24: "x", 0.0: "x", 1.0: "y"}
+    values, patients = found["dice_patient"]
+    assert dict(zip(patients.tolist(), values.tolist(), strict=True)) == {"x": 22 / 34, "y": 1.0}
+    double = {name: np.concatenate([values, values]) for name, values in columns().items()}
+    double["target"][4:] = "u"
+    double["pixels_both"][4:] = 0
+    assert sorted(units(double)["dice_patient"][0].tolist()) == [0.0, 22 / 34, 1.0, 1.0]
+
+
+def test_a_table_of_cases_survives_the_file(tmp_path):
+    odd = columns()
+    odd["case"][0] = 'a "quoted", name\nover two lines'
+    (tmp_path / "per_case.csv").write_text(to_csv(odd), encoding="utf-8", newline="")
+    back = from_csv(tmp_path / "per_case.csv")
+    assert list(back) == list(odd)
+    for name, values in odd.items():
+        np.testing.assert_array_equal(back[name], values)
+
+
+def test_damaged_tables_and_labels(tmp_path):
+    damaged = "expected a table of cases, found none or a damaged one"
+    for text, sentence in (
+        ("case,patient\n1,2\n", "expected the column d_yy, found case, patient"),
+        (to_csv(columns()).replace("0.3333", "a third"), damaged),
+        ("", damaged),
+    ):
+        (tmp_path / "per_case.csv").write_text(text)
+        with pytest.raises(InputError, match=sentence):
+            from_csv(tmp_path / "per_case.csv")
+    assert label("ged_16_unbiased") == "GED 16, unbiased"
+    assert label("hm_iou_16") == "HM-IoU 16"
+    assert label("d_max_4") == "D_max 4"

@@ -1,0 +1,137 @@
+"""Configurations: checked, adopted by another method, joined by other packages; and the sampler a user means."""
+
+from dataclasses import dataclass, fields, replace
+from typing import ClassVar
+
+import pytest
+import torch
+
+import fakes
+from berdiff.diffusion.sampler import Sampler
+from berdiff.errors import InputError
+from berdiff.methods.berdiff import BerDiff
+from berdiff.methods.config import METHODS, adopt, from_plain, method_class, to_plain
+from berdiff.methods.gaussian import GaussianDiffusion
+from berdiff.methods.sampling import SamplerOptions, choose_sampler, describe
+from berdiff.methods.unet import UNet
+from fakes import TenLines, diffusion, make_spec
+
+
+def flag(place: str) -> str:
+    return f"--model.{place}"
+
+
+def test_every_configuration_survives_plain_json():
+    sampler = Sampler(steps=(90, 40, 5), spacing="quadratic", noise="shared", last_step="sample")
+    for config in (BerDiff(T=100, prediction="prior", sampler=sampler), GaussianDiffusion("tiny"), UNet("fast")):
+        plain = to_plain(config)
+        assert plain["method"] == config.method
+        assert from_plain(plain, flag) == config
+        assert method_class(config.method) is type(config)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"prediction": "edges"}, "--model.prediction: expected one of 'noise', 'mask' or 'prior', found 'edges'"),
+        ({"posterior": "hard"}, "--model.posterior: expected one of 'soft' or 'marginal', found 'hard'"),
+        ({"time_sampling": "late"}, "--model.time_sampling: expected one of 'uniform' or 'stratified', found 'late'"),
+        ({"lambda_kl": 0.0, "lambda_bce": 0.0}, "--model.lambda_bce: expected a weight above 0 .*, found 0"),
+        ({"lambda_kl": float("nan")}, "--model.lambda_kl: expected a finite number, found nan"),
+        ({"masks_per_image": 0}, "--model.masks_per_image: expected at least 1, found 0"),
+        ({"T": 5}, "--model.sampler.steps: expected 1 <= steps <= T = 5, found 10"),
+        ({"pace": 3}, "expected known settings, found an unknown one, 'pace'"),
+        ({"method": "magic"}, "method: expected one of berdiff, gaussian, unet.*, found 'magic'"),
+    ],
+)
+def test_bad_settings_are_named(change: dict, message: str):
+    with pytest.raises(InputError, match=message):
+        from_plain({**to_plain(BerDiff()), **change}, flag)
+
+
+def test_bad_settings_of_the_sampler_are_named():
+    for change, message in (
+        ({"sigma": 2.0}, r"^--model.sampler.sigma: expected a share of the maximum in \[0, 1\], found 2.0$"),
+        ({"rule": "euler"}, "^--model.sampler.rule: expected one of 'ddim' or 'ddpm', found 'euler'$"),
+        ({"steps": "five"}, "^--model.sampler.steps: expected a valid integer, found 'five'$"),
+        ({"latent": "shared"}, "^--model.sampler: expected known settings, found an unknown one, 'latent'$"),
+    ):
+        plain = to_plain(BerDiff())
+        with pytest.raises(InputError, match=message):
+            from_plain({**plain, "sampler": {**plain["sampler"], **change}}, flag)
+    with pytest.raises(InputError, match=r"^--model.sampler.noise: expected independent with a Gaussian kernel, found"):
+        from_plain({**to_plain(GaussianDiffusion()), "sampler": {"noise": "shared"}}, flag)
+
+
+def test_another_method_adopts_what_fits_it():
+    few = Sampler(steps=3)
+    ours = BerDiff("fast-tiny", "cosine", 5, "stratified", 4, few, prediction="mask", lambda_kl=0.0)
+    assert adopt(GaussianDiffusion, ours) == GaussianDiffusion("fast-tiny", "cosine", 5, "stratified", 4, few, "mask")
+    assert adopt(UNet, ours) == UNet("fast-tiny")
+    assert adopt(BerDiff, ours) == ours
+    unfit = replace(ours, T=50, prediction="prior", sampler=Sampler(steps=3, noise="shared"))
+    adopted = adopt(GaussianDiffusion, unfit)
+    assert adopted == GaussianDiffusion("fast-tiny", "cosine", 50, "stratified", 4), "defaults for what does not fit"
+    far = BerDiff(T=2000, sampler=Sampler(steps=(1500, 500)))
+    assert adopt(GaussianDiffusion, far).sampler.steps == (1500, 500), "checked together, not one by one"
+    assert adopt(BerDiff, UNet("tiny")) == BerDiff("tiny")
+
+
+@dataclass(frozen=True)
+class Misnamed(UNet):
+    method: ClassVar[str] = "other"
+
+
+def test_a_plug_in_must_be_a_configuration_of_its_name(monkeypatch):
+    monkeypatch.setitem(METHODS.ours, "mine", f"{__name__}:Misnamed")
+    monkeypatch.setitem(METHODS.ours, "no-class", f"{__name__}:flag")
+    for name in ("mine", "no-class"):
+        with pytest.raises(InputError, match=f"^method {name}: expected a MethodConfig with method = '{name}', found"):
+            method_class(name)
+    assert method_class("stand-in") is fakes.StandIn
+
+
+# --- the sampler a user means ----------------------------------------------------------------------------------------
+
+
+def test_options_are_the_fields_of_the_sampler():
+    assert [field.name for field in fields(SamplerOptions)] == [field.name for field in fields(Sampler)]
+    assert all(value is None for value in vars(SamplerOptions()).values())
+
+
+def test_options_replace_what_they_name_and_nothing_else():
+    own = Sampler(steps=(40, 20, 5), noise="shared")
+    model = diffusion(TenLines(), BerDiff(T=50, sampler=own))
+    assert choose_sampler(model) == choose_sampler(model, SamplerOptions()) == choose_sampler(model, {}) == own
+    assert choose_sampler(model, SamplerOptions(sigma=0.5)) == replace(own, sigma=0.5)
+    assert choose_sampler(model, SamplerOptions(steps=(7,))).steps == 7, "one number is how many"
+    assert choose_sampler(model, {"steps": [30, 10]}).steps == (30, 10)
+    assert choose_sampler(model, {"spacing": "quadratic"}) == replace(own, steps=3, spacing="quadratic")
+    for options, message in (
+        ({"steps": 51}, r"^--steps: expected 1 <= steps <= T = 50, found 51$"),
+        ({"steps": (5, 9)}, r"^--steps: expected falling values"),
+        ({"last_step": "mean"}, r"^--last-step: expected one of threshold, sample, found 'mean'$"),
+        ({"sigma": 2.0}, r"^--sigma: expected a share"),
+    ):
+        with pytest.raises(InputError, match=message):
+            choose_sampler(model, options)
+    with pytest.raises(InputError, match=r"^--noise: expected independent with a Gaussian kernel, found shared$"):
+        choose_sampler(diffusion(TenLines(), GaussianDiffusion()), {"noise": "shared"})
+
+
+def test_a_method_without_steps_takes_no_options():
+    model = UNet("fast-tiny").build(make_spec())
+    assert choose_sampler(model) is None
+    assert choose_sampler(model, SamplerOptions()) is None
+    with pytest.raises(InputError, match=r"^--last-step: expected no sampler options for the method unet"):
+        choose_sampler(model, SamplerOptions(last_step="sample"))
+    with pytest.raises(ValueError, match="sampler: expected none for the method unet, which has no steps"):
+        model.check_sampler(Sampler())
+    assert torch.is_tensor(model.sample(torch.rand(1, 1, 16, 16), 1, torch.Generator()))
+
+
+def test_captions():
+    assert describe(None) == "one pass"
+    assert describe(Sampler()) == "ddim in 10 steps"
+    assert describe(Sampler(steps=1, rule="ddpm")) == "ddpm in 1 step"
+    assert describe(Sampler(steps=(900, 40), noise="shared")) == "ddim in 2 steps (900, 40), shared noise"

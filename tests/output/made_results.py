@@ -1,0 +1,112 @@
+"""Results made by hand, and CT series with all that real ones carry, for the tests of what is written."""
+
+from pathlib import Path
+
+import numpy as np
+import pydicom
+from pydicom.data import get_testdata_file
+from pydicom.uid import generate_uid
+
+from berdiff.data.reading import Geometry, read_image_files
+from berdiff.inference.result import Result
+
+SETTINGS = {"model": "tiny", "sampler": {"rule": "ddim", "steps": [9, 4]}, "seed": 3}
+
+
+def result_2d(
+    n: int = 16,
+    size: tuple[int, int] = (20, 24),
+    spacing: tuple[float, float] = (0.5, 0.8),
+    targets: tuple[str, ...] = ("nodule",),
+    raters: int = 0,
+    channels: int = 1,
+    **changes: object,
+) -> Result:
+    """Samples are lopsided blobs, one of them empty, so that a flip, a turn or a swap cannot go unseen."""
+    rng = np.random.default_rng(0)
+    samples = np.zeros((n, len(targets), *size), np.uint8)
+    for i in range(1, n):
+        for k in range(len(targets)):
+            samples[i, k] = blob(size, rng)
+    marked = np.stack([[blob(size, rng) for _ in targets] for _ in range(raters)]) if raters else None
+    fields = {
+        "name": "a",
+        "image": rng.random((channels, *size), np.float32),
+        "spacing": spacing,
+        "geometry": Geometry("png", (Path("a.png"),), size),
+        "raters": marked,
+        "notes": ("real readers, simulated CT",),
+        "samples": samples,
+        "targets": targets,
+        "settings": SETTINGS,
+    }
+    return Result(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+def blob(size: tuple[int, int], rng: np.random.Generator) -> np.ndarray:
+    """An L: a bar down and a shorter one to the right at its foot."""
+    mask = np.zeros(size, np.uint8)
+    top, left = rng.integers(1, 5, 2)
+    height, width = rng.integers(6, 12, 2)
+    mask[top : top + height, left : left + 2] = 1
+    mask[top + height - 2 : top + height, left : left + width] = 1
+    return mask
+
+
+def volume_result(
+    image: np.ndarray, spacing: tuple[float, ...], geometry: Geometry | None = None, n: int = 4
+) -> Result:
+    """A result whose sample i marks what is brighter than a threshold of its own: known on any grid.
+
+    image (Z, H, W), upright, of whole numbers 0..99.
+    """
+    return Result(
+        name="volume",
+        image=(image[None] / 100).astype(np.float32),
+        spacing=spacing,
+        geometry=geometry or Geometry("array", shape=image.shape),
+        samples=np.stack([image > threshold(i) for i in range(n)])[:, None].astype(np.uint8),
+        targets=("whole tumour",),
+        settings=SETTINGS,
+    )
+
+
+def threshold(i: int) -> int:
+    return 60 + 8 * i
+
+
+def file_result(*paths: Path, n: int = 4) -> Result:
+    """What `berdiff segment` would hold for a volume of files, with samples by threshold."""
+    file = read_image_files(paths, 1)
+    return volume_result(file.values[0], file.spacing, file.geometry, n)
+
+
+def write_series(
+    folder: Path, values: np.ndarray, orientation: tuple[float, ...] = (1, 0, 0, 0, 1, 0), shuffle: int | None = None
+) -> list[Path]:
+    """A CT of values (Z, H, W), 2.5 mm between slices, as pydicom's own CT_small.dcm has its tags.
+
+    File names and instance numbers are in an order of their own where `shuffle` is a seed.
+    """
+    across, down = np.reshape(orientation, (2, 3)).astype(float)
+    series, frame = generate_uid(), generate_uid()
+    names = np.arange(len(values)) if shuffle is None else np.random.default_rng(shuffle).permutation(len(values))
+    paths = []
+    for z, (number, plane) in enumerate(zip(names, values, strict=True)):
+        data = pydicom.dcmread(str(get_testdata_file("CT_small.dcm")))
+        del data[0x0043, 0x104E]  # private, and of no defined type
+        data.SOPInstanceUID = data.file_meta.MediaStorageSOPInstanceUID = generate_uid()
+        data.SeriesInstanceUID, data.FrameOfReferenceUID = series, frame
+        data.InstanceNumber = int(number) + 1
+        data.ImageOrientationPatient = [float(f"{v:.8f}") for v in (*across, *down)]
+        position = np.array([-40.0, 12.5, 100.0]) + 2.5 * z * np.cross(across, down)
+        data.ImagePositionPatient = [float(f"{v:.6f}") for v in position]
+        data.PixelSpacing, data.SliceThickness = [0.7, 0.6], 2.5
+        data.Rows, data.Columns = plane.shape
+        data.RescaleIntercept, data.RescaleSlope = -1024, 1
+        data.PixelData = (plane + 1024).astype("<i2").tobytes()
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"{number:03d}.dcm"
+        data.save_as(path)
+        paths.append(path)
+    return sorted(paths)

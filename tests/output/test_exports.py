@@ -1,0 +1,114 @@
+"""What is written: the very masks, on the image's own grid, whole files with the right names and figures."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from made_results import SETTINGS, result_2d, volume_result
+from PIL import Image
+
+from berdiff.data.images import read_mask
+from berdiff.errors import InputError
+from berdiff.output import exports
+from berdiff.output.kinds import KINDS
+
+
+def pixels(path: Path) -> np.ndarray:
+    with Image.open(path) as picture:
+        return np.array(picture)
+
+
+def test_masks_come_back_as_they_were_and_maps_as_grey_levels(tmp_path: Path):
+    result = result_2d()
+    written = exports.write(result, tmp_path, ["samples", "mask", "contours", "saliency", "variance"])
+    for i, sample in enumerate(result.samples):
+        np.testing.assert_array_equal(read_mask(tmp_path / f"samples/sample-{i + 1:02d}.png"), sample[0])
+        assert set(np.unique(pixels(tmp_path / f"samples/sample-{i + 1:02d}.png"))) <= {0, 255}
+    marked = result.samples[:, 0].sum(0)  # in how many of the 16
+    np.testing.assert_array_equal(read_mask(tmp_path / "mask.png"), marked >= 8)
+    for percent, count in ((25, 4), (50, 8), (75, 12)):
+        np.testing.assert_array_equal(read_mask(tmp_path / f"contour-{percent}pct.png"), marked >= count)
+    share = result.samples[:, 0].astype(float).mean(0)
+    np.testing.assert_allclose(pixels(tmp_path / "saliency.png"), 255 * share, atol=0.5 + 1e-4)
+    np.testing.assert_allclose(pixels(tmp_path / "variance.png"), 255 * share * (1 - share) / 0.25, atol=0.5 + 1e-4)
+    assert sorted(written) == sorted(path for path in tmp_path.rglob("*") if path.is_file())
+
+
+def test_representatives_carry_their_frequency(tmp_path: Path):
+    result = result_2d()
+    written = exports.write(result, tmp_path, ["representatives", "json"], representatives=2)
+    facts = json.loads((tmp_path / "result.json").read_text())
+    assert [path.name for path in written[:-1]] == [f"{found['name']}.png" for found in facts["representatives"]]
+    assert sum(found["frequency"] for found in facts["representatives"]) == pytest.approx(1)
+    for path, found in zip(written, facts["representatives"], strict=False):
+        assert f"{100 * found['frequency']:.3g}pct" in path.name
+        np.testing.assert_array_equal(read_mask(path), result.samples[found["sample"] - 1, 0])
+
+
+def test_json_holds_what_was_measured_and_how(tmp_path: Path):
+    result = result_2d(raters=4, roi=((2, 18), (0, 24)))
+    exports.write(result, tmp_path, ["json"])
+    facts = json.loads((tmp_path / "result.json").read_text())
+    areas = result.samples[:, 0].sum((1, 2)) * 0.5 * 0.8
+    measured = facts["measurements"]["nodule"]
+    assert measured["finding_probability"] == 15 / 16
+    assert measured["area"]["unit"] == "mm^2"
+    found = [measured["area"][q] for q in ("q05", "q50", "q95")]
+    np.testing.assert_allclose(found, np.quantile(areas, [0.05, 0.5, 0.95]))
+    assert facts["settings"] == SETTINGS
+    assert (facts["shape"], facts["region"]) == ([20, 24], [[2, 18], [0, 24]])
+    assert facts["source"] == {"kind": "png", "files": ["a.png"]}
+    assert facts["notes"] == ["real readers, simulated CT", "not for clinical use"]
+    exports.write(result_2d(spacing=(float("nan"), float("nan"))), tmp_path, ["json"])  # an unknown spacing is null
+    facts = json.loads((tmp_path / "result.json").read_text(), parse_constant=pytest.fail)
+    assert facts["spacing_mm"] == [None, None]
+    assert facts["measurements"]["nodule"]["area"]["unit"] == "px^2"
+
+
+def test_several_targets_are_told_apart_by_name(tmp_path: Path):
+    result = result_2d(targets=("whole tumour", "../core"))
+    exports.write(result, tmp_path / "out", ["mask", "samples", "overlay"])
+    np.testing.assert_array_equal(read_mask(tmp_path / "out/mask-whole-tumour.png"), result.mask()[0])
+    np.testing.assert_array_equal(read_mask(tmp_path / "out/mask-core.png"), result.mask()[1])
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_volumes_become_nifti_and_overlays_of_the_slices_with_a_contour(tmp_path: Path):
+    image = np.zeros((5, 12, 16))
+    image[3, 2:9, 4:6] = 99
+    written = exports.write(volume_result(image, (2.0, 1.0, 1.0)), tmp_path, ["mask", "overlay", "samples", "nifti"])
+    assert {path.name for path in written} >= {"mask.nii.gz", "samples.nii.gz", "saliency.nii.gz", "slice-0003.png"}
+    assert [path.name for path in (tmp_path / "overlay").iterdir()] == ["slice-0003.png"]
+    assert len(written) == len(set(written))
+
+
+def test_the_same_result_gives_the_same_bytes(tmp_path: Path):
+    kinds = [kind for kind in KINDS if kind != "dicom-seg"]
+    for name in ("one", "two"):
+        exports.write(result_2d(n=4, raters=2), tmp_path / name, kinds)
+    files = sorted(path.relative_to(tmp_path / "one") for path in (tmp_path / "one").rglob("*") if path.is_file())
+    assert len(files) > 15
+    for path in files:
+        assert (tmp_path / "one" / path).read_bytes() == (tmp_path / "two" / path).read_bytes(), path
+
+
+def test_a_file_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def fails(self: Path, content: bytes) -> None:
+        with self.open("wb") as file:
+            file.write(content[:10])
+        raise OSError("disk full")
+
+    monkeypatch.setattr(Path, "write_bytes", fails)
+    with pytest.raises(OSError, match="disk full"):
+        exports.write(result_2d(), tmp_path, ["mask"])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_cannot_be_written_is_reported_before_anything_is(tmp_path: Path):
+    assert set(KINDS) == set(exports.MAKERS)
+    with pytest.raises(InputError, match=r"^--write: expected some of samples, .*, found 'masks'$"):
+        exports.write(result_2d(), tmp_path, ["mask", "masks"])
+    with pytest.raises(InputError, match=r"^a: expected a DICOM input for dicom-seg, which refers to it, found png$"):
+        exports.write(result_2d(), tmp_path, ["mask", "dicom-seg"])
+    assert list(tmp_path.iterdir()) == []

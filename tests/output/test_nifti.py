@@ -1,0 +1,179 @@
+"""NIfTI outputs lie exactly on their source: affine, header geometry and voxels, whatever the source's axes."""
+
+from pathlib import Path
+
+import nibabel
+import numpy as np
+import pytest
+from made_results import file_result, result_2d, threshold, write_series
+
+from berdiff.data.reading import Geometry, read_image_file
+from berdiff.inference.result import Result
+from berdiff.output import exports
+
+
+def rotation(x: float, y: float, z: float) -> np.ndarray:
+    """About the three axes in turn, in radians."""
+    turned = np.eye(3)
+    for axis, angle in enumerate((x, y, z)):
+        i, j = [a for a in range(3) if a != axis]
+        step = np.eye(3)
+        step[i, i] = step[j, j] = np.cos(angle)
+        step[i, j], step[j, i] = -np.sin(angle), np.sin(angle)
+        turned = turned @ step
+    return turned
+
+
+def placed(matrix: np.ndarray) -> np.ndarray:
+    affine = np.eye(4)
+    affine[:3, :3] = matrix
+    affine[:3, 3] = -31.5, 12.25, 7.125
+    return affine
+
+
+SPACING = np.diag([0.7, 0.9, 2.5])
+AFFINES = {
+    "plain": placed(SPACING),
+    "flipped": placed(np.diag([-0.7, -0.9, 2.5])),
+    "upside down": placed(np.diag([0.7, -0.9, -2.5])),
+    "sagittal": placed(np.array([[0, 0, 2.5], [-0.7, 0, 0], [0, 0.9, 0]])),
+    "coronal": placed(np.array([[0.7, 0, 0], [0, 0, -2.5], [0, -0.9, 0]])),
+    "oblique": placed(rotation(0.3, -0.2, 0.5) @ SPACING),
+    "oblique and turned": placed(rotation(0.2, 0.1, -0.3) @ np.array([[0, -0.9, 0], [0, 0, 2.5], [0.7, 0, 0]])),
+}
+
+
+def source_file(path: Path, affine: np.ndarray, kind: type = nibabel.Nifti1Image, form: str = "both") -> np.ndarray:
+    """A file of whole numbers 0..99 with geometry in the s-form, the q-form or both; returns the numbers."""
+    values = np.random.default_rng(4).integers(0, 100, (7, 6, 5)).astype(np.int16)
+    image = kind(values, affine)
+    image.set_sform(affine, 0 if form == "qform" else 1)
+    image.set_qform(affine, 0 if form == "sform" else 1)
+    image.header.set_xyzt_units("mm", "sec")
+    nibabel.save(image, path)
+    return values
+
+
+@pytest.mark.parametrize(
+    ("name", "form"), [*((name, "both") for name in AFFINES), ("oblique", "sform"), ("oblique", "qform")]
+)
+def test_masks_lie_on_the_source_whatever_its_axes(tmp_path: Path, name: str, form: str):
+    values = source_file(tmp_path / "source.nii.gz", AFFINES[name], form=form)
+    written = exports.write(file_result(tmp_path / "source.nii.gz"), tmp_path / "out", ["nifti"])
+    source = nibabel.load(tmp_path / "source.nii.gz")
+    masks = np.stack([values > threshold(i) for i in range(4)], -1)
+    expected = {
+        "samples": masks,
+        "saliency": masks.mean(-1),
+        "variance": masks.var(-1),
+        "mask": masks.sum(-1) >= 2,
+        "contour-25pct": masks.sum(-1) >= 1,
+        "contour-75pct": masks.sum(-1) >= 3,
+    }
+    for path in written:
+        image = nibabel.load(path)
+        np.testing.assert_array_equal(image.affine, source.affine)
+        for field in ("qform_code", "sform_code", "srow_x", "srow_y", "srow_z", "quatern_b", "qoffset_x", "xyzt_units"):
+            np.testing.assert_array_equal(image.header[field], source.header[field], err_msg=field)
+        np.testing.assert_array_equal(image.header["pixdim"][:4], source.header["pixdim"][:4])
+        assert image.shape[:3] == source.shape
+        name = path.name.removesuffix(".nii.gz")
+        if name in expected:
+            np.testing.assert_allclose(image.get_fdata(), expected[name], atol=1e-6)
+            maps = name in ("saliency", "variance")
+            assert image.get_data_dtype() == (np.float32 if maps else np.uint8)
+
+
+def test_what_a_header_says_of_the_sources_values_does_not_stay(tmp_path: Path):
+    image = nibabel.Nifti1Image(np.arange(210, dtype=np.float32).reshape(7, 6, 5) % 100, AFFINES["plain"])
+    image.header["cal_max"] = 1000
+    image.header.set_slope_inter(2, 5)
+    image.header.extensions.append(nibabel.nifti1.Nifti1Extension("comment", b"a name"))
+    nibabel.save(image, tmp_path / "source.nii.gz")
+    (path,) = exports.write(file_result(tmp_path / "source.nii.gz"), tmp_path, ["mask"])
+    found = nibabel.load(path)
+    assert set(np.unique(found.get_fdata())) == {0, 1}
+    assert found.header["cal_max"] == 0
+    assert len(found.header.extensions) == 0
+    source_file(tmp_path / "source.nii", AFFINES["oblique"], nibabel.Nifti2Image)  # and NIfTI 2 stays NIfTI 2
+    (path,) = exports.write(file_result(tmp_path / "source.nii"), tmp_path, ["mask"])
+    assert isinstance(nibabel.load(path), nibabel.Nifti2Image)
+    np.testing.assert_array_equal(nibabel.load(path).affine, nibabel.load(tmp_path / "source.nii").affine)
+
+
+def test_a_plane_exported_as_nifti(tmp_path: Path):
+    """(H, W) is its stored order, with or without an axis of one behind it."""
+    for shape in ((20, 24), (20, 24, 1)):
+        nibabel.save(nibabel.Nifti1Image(np.zeros(shape, np.int16), AFFINES["oblique"]), tmp_path / "source.nii")
+        image = nibabel.load(tmp_path / "source.nii")
+        geometry = Geometry("nifti", (Path("a.nii"),), (20, 24), image.affine, image.header)
+        result = result_2d(geometry=geometry)
+        written = exports.write(result, tmp_path, ["nifti"])
+        found = nibabel.load(next(path for path in written if path.name == "mask.nii.gz"))
+        assert found.shape == shape
+        np.testing.assert_array_equal(found.get_fdata().reshape(20, 24), result.mask()[0])
+        np.testing.assert_array_equal(found.affine, image.affine)
+
+
+def test_a_picture_gets_an_affine_from_its_spacing(tmp_path: Path):
+    result = result_2d(spacing=(0.5, 0.8))
+    written = exports.write(result, tmp_path, ["nifti"])
+    found = nibabel.load(next(path for path in written if path.name == "mask.nii.gz"))
+    np.testing.assert_array_equal(found.get_fdata()[..., 0].T, result.mask()[0])
+    np.testing.assert_allclose(found.header.get_zooms(), (0.8, 0.5, 1))
+    assert nibabel.aff2axcodes(found.affine) == ("L", "P", "S")  # as the picture is looked at
+    assert found.header.get_xyzt_units()[0] == "mm"
+    written = exports.write(result_2d(spacing=(float("nan"), 0.8)), tmp_path, ["nifti"])
+    found = nibabel.load(written[0])  # an unknown spacing claims no millimetres
+    assert found.header.get_xyzt_units()[0] == "unknown"
+    assert found.header.get_zooms()[:3] == (1, 1, 1)
+
+
+@pytest.mark.parametrize("orientation", [(1, 0, 0, 0, 1, 0), (0, 1, 0, 0, 0, -1), (0.8, 0.6, 0, -0.48, 0.64, 0.6)])
+def test_a_dicom_series_lies_where_its_tags_say(tmp_path: Path, orientation: tuple[float, ...]):
+    values = np.random.default_rng(1).integers(0, 100, (4, 6, 8))
+    paths = write_series(tmp_path / "dicom", values, orientation, shuffle=5)
+    written = exports.write(file_result(*paths), tmp_path, ["nifti"])
+    found = nibabel.load(next(path for path in written if path.name == "samples.nii.gz"))
+    masks = found.get_fdata()
+    across, down = np.reshape(orientation, (2, 3)).astype(float)
+    to_voxel = np.linalg.inv(found.affine)
+    for z, plane in enumerate(values):
+        for r, c in np.ndindex(plane.shape):
+            # the formula of the DICOM standard, part 3, C.7.6.2.1.1; left and back are minus NIfTI's right and front
+            place = (
+                np.array([-40.0, 12.5, 100.0]) + 2.5 * z * np.cross(across, down) + 0.6 * c * across + 0.7 * r * down
+            )
+            voxel = to_voxel @ [-place[0], -place[1], place[2], 1]
+            np.testing.assert_allclose(voxel, np.rint(voxel), atol=1e-3)
+            i, j, k = np.rint(voxel[:3]).astype(int)
+            np.testing.assert_array_equal(masks[i, j, k], [plane[r, c] > threshold(n) for n in range(4)])
+
+
+def test_one_dicom_slice(tmp_path: Path):
+    paths = write_series(tmp_path / "dicom", np.zeros((1, 20, 24), int))
+    result = result_2d(geometry=Geometry("dicom", tuple(paths), (20, 24)), spacing=(0.7, 0.6))
+    written = exports.write(result, tmp_path, ["nifti"])
+    found = nibabel.load(next(path for path in written if path.name == "mask.nii.gz"))
+    np.testing.assert_array_equal(found.get_fdata()[..., 0].T, result.mask()[0])
+    np.testing.assert_allclose(found.affine, [[-0.6, 0, 0, 40], [0, -0.7, 0, -12.5], [0, 0, 2.5, 100], [0, 0, 0, 1]])
+
+
+def test_a_real_brats_case(tmp_path: Path, shared_data: Path):
+    """Its labels, taken through the reader as if they were samples, come out as the very file they were."""
+    path = shared_data / "brats/BraTS2021_00006/BraTS2021_00006_seg.nii.gz"
+    file, stored = read_image_file(path, 1), nibabel.load(path)
+    labels = file.values[0]
+    result = Result(
+        name="brats",
+        image=file.values / np.float32(4),
+        spacing=file.spacing,
+        geometry=file.geometry,
+        samples=np.stack([labels > 0, labels == 4])[:, None].astype(np.uint8),
+        targets=("tumour",),
+    )
+    (written,) = exports.write(result, tmp_path, ["samples"])
+    found, values = nibabel.load(written), stored.get_fdata()
+    np.testing.assert_array_equal(found.affine, stored.affine)
+    np.testing.assert_array_equal(found.dataobj[..., 0], values > 0)
+    np.testing.assert_array_equal(found.dataobj[..., 1], values == 4)

@@ -1,0 +1,90 @@
+"""Files and folders that appear whole or not at all, and locks."""
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from berdiff import files
+
+
+def contents(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*")}
+
+
+def test_a_file_appears_whole_or_not_at_all(tmp_path: Path):
+    path = tmp_path / "deep" / "a.txt"
+    files.write_text(path, "old")
+    with files.whole_file(path) as part:
+        part.write_text("new")
+        assert path.read_text() == "old"
+        assert files.is_leftover(part), "a killed process would leave it under a name that is known"
+    assert path.read_text() == "new"
+
+    def fail(part: Path) -> None:
+        part.write_text("half")
+        raise OSError
+
+    with pytest.raises(OSError), files.whole_file(path) as part:  # noqa: PT011
+        fail(part)
+    assert path.read_text() == "new"
+    assert contents(tmp_path) == {"deep", "deep/a.txt"}
+
+
+def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path):
+    with files.whole_folder(tmp_path / "out") as part:
+        (part / "a").write_text("1")
+        assert not (tmp_path / "out").exists()
+    with pytest.raises(FileExistsError), files.whole_folder(tmp_path / "out"):
+        pass
+    with pytest.raises(FileNotFoundError), files.whole_folder(tmp_path / "other") as part:
+        (part / "missing" / "a").write_text("1")
+    assert contents(tmp_path) == {"out", "out/a"}
+
+
+def test_only_leftovers_are_removed(tmp_path: Path):
+    keep = [".part", "a.part", ".a.1234567.part", ".a.0123456g.part", ".a.01234567.part.txt"]
+    for name in keep:
+        (tmp_path / name).write_text("")
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / ".a.txt.01234567.part").write_text("")
+    (tmp_path / ".folder.89abcdef.part").mkdir()
+    (tmp_path / ".folder.89abcdef.part" / "b").write_text("")
+    files.remove_leftovers(tmp_path)
+    assert contents(tmp_path) == {*keep, "sub"}
+
+
+def test_locks_shut_out_and_let_in(tmp_path: Path):
+    """Two open files of one process hold flocks as two processes do."""
+    path = tmp_path / "lock"
+    one = files.lock(path, shared=True)
+    two = files.lock(path, shared=True)
+    assert one
+    assert two
+    assert files.lock(path, wait=False) is None
+    assert not files.only_holder(one)
+    two.close()
+    assert files.only_holder(one)
+    assert files.lock(path, shared=True, wait=False) is None, "exclusive from then on"
+    files.share(one)
+    again = files.lock(path, shared=True, wait=False)
+    assert again
+    again.close()
+    one.close()
+
+
+def test_a_lock_file_that_its_holder_removed_is_made_anew(tmp_path: Path):
+    path = tmp_path / "lock"
+    held = files.lock(path)
+    assert held
+    got: list = []
+    waiting = threading.Thread(target=lambda: got.append(files.lock(path)))
+    waiting.start()
+    waiting.join(0.2)
+    assert waiting.is_alive(), "it waits"
+    path.unlink()
+    held.close()
+    waiting.join(5)
+    assert os.path.samestat(path.stat(), os.fstat(got[0].fileno())), "the lock of the file that is there now"
+    got[0].close()

@@ -1,0 +1,120 @@
+"""Parameter groups, state that moves after a step, and what a checkpoint holds of it."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from berdiff.errors import InputError
+from berdiff.methods.base import ParameterGroup
+from berdiff.training import checkpoint
+from berdiff.training.config import OptimConfig
+from berdiff.training.engine import learning_rate
+from berdiff.training.session import open_trainer, train
+
+from .small import Grouped, GroupedSegmenter, small_config, weight_files, without_validation
+
+
+def _trainer(store: Path, model: Grouped | None = None):
+    trainer = open_trainer(without_validation(small_config(store, model)), Path())
+    return trainer, trainer.batches.after(0)
+
+
+def _state(trainer, name: str) -> list[torch.Tensor]:
+    """The weights of a group and everything AdamW remembers of them."""
+    parameters = [p for key, p in trainer.segmenter.named_parameters() if key.startswith(name)]
+    moments = [value for p in parameters for value in trainer.optimizer.optimizer.state.get(p, {}).values()]
+    return [value.detach().clone() for value in (*parameters, *moments)]
+
+
+def _same(a: list[torch.Tensor], b: list[torch.Tensor]) -> bool:
+    return len(a) == len(b) and all(map(torch.equal, a, b))
+
+
+def test_a_group_with_rate_0_does_not_move_at_all(store: Path) -> None:
+    """No momentum and no decay: 0.1.0 had one rate for all."""
+    trainer, batches = _trainer(store)
+    for step in range(1, 8):
+        before = {name: _state(trainer, name) for name in ("critic", "net")}
+        trainer.step(step, next(batches))
+        assert _same(before["critic"], _state(trainer, "critic")) == (step % 3 == 0)
+        assert not _same(before["net"], _state(trainer, "net"))
+    rates = [group["lr"] for group in trainer.optimizer.param_groups]
+    assert rates == [0.5 * 1e-2, 1e-2]
+    assert [group["betas"] for group in trainer.optimizer.param_groups] == [(0.5, 0.9), (0.9, 0.999)]
+    assert [group["weight_decay"] for group in trainer.optimizer.param_groups] == [0.1, 0.01]
+
+
+def test_each_group_is_clipped_by_itself(store: Path) -> None:
+    """A million times the other group's gradient changes nothing in this one."""
+    states = []
+    for scaled in (1.0, 1e6):
+        trainer, batches = _trainer(store, Grouped(scaled=scaled))
+        _, norm, _, _ = trainer.step(1, next(batches))
+        states.append(_state(trainer, "net"))
+    assert norm > 1e4
+    assert _same(*states)
+
+
+@pytest.mark.parametrize(
+    ("groups", "words"),
+    [
+        ([ParameterGroup(("critic.",))], r"expected a group for every parameter, found none for net\.0\.weight"),
+        ([ParameterGroup(("critc.",)), ParameterGroup()], r"expected parameters beginning with critc\., found none"),
+    ],
+)
+def test_every_parameter_has_a_group_and_every_group_parameters(store: Path, monkeypatch, groups, words) -> None:
+    monkeypatch.setattr(GroupedSegmenter, "parameter_groups", lambda self: groups)
+    with pytest.raises(InputError, match=words):
+        _trainer(store)
+
+
+def test_state_moves_once_per_step_that_was_not_skipped(store: Path, tmp_path: Path, monkeypatch) -> None:
+    """With terms averaged over the parts of a batch; saved, and averaged like weights where it is a float."""
+    levels = {}
+    for accumulate in (1, 2):
+        run = tmp_path / str(accumulate)
+        train(without_validation(small_config(store, accumulate=accumulate, max_steps=8)), run)
+        tensors = checkpoint.read(run / "checkpoints/step-00000008").tensors
+        assert int(tensors["raw"]["updates"]) == int(tensors["ema"]["updates"]) == 8
+        assert 0 < tensors["ema"]["level"] < tensors["raw"]["level"]
+        levels[accumulate] = float(tensors["raw"]["level"])
+    assert levels[1] == pytest.approx(levels[2], rel=1e-4)
+
+    trainer, batches = _trainer(store)
+    monkeypatch.setattr(trainer.optimizer, "step", lambda: pytest.fail("a bad step was taken"))
+    trainer.module.loss = lambda *args: {"loss": next(trainer.segmenter.parameters()).sum() * math.nan}
+    *_, bad, _ = trainer.step(1, next(batches))
+    assert bad
+    assert int(trainer.segmenter.updates) == 0
+
+
+def test_learning_rate_is_what_torch_schedules() -> None:
+    config = OptimConfig(lr=0.3, warmup_steps=4, decay="cosine", decay_steps=14)
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.3)
+    cosine = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=10)
+    for step in range(1, 5):
+        assert learning_rate(config, step) == pytest.approx(0.3 * step / 4)
+    for step in range(5, 15):
+        optimizer.step()
+        cosine.step()
+        assert learning_rate(config, step) == pytest.approx(optimizer.param_groups[0]["lr"], abs=1e-12)
+    assert learning_rate(config, 1000) == 0
+    assert learning_rate(OptimConfig(lr=0.3), 1) == learning_rate(OptimConfig(lr=0.3), 10**6) == 0.3
+
+
+def test_a_run_begins_from_other_weights_and_keeps_its_own_settings(store: Path, tmp_path: Path) -> None:
+    train(small_config(store, max_steps=4), tmp_path / "first")
+    config = replace(small_config(store, Grouped(scaled=2.0)), init=str(tmp_path / "first"))
+    trainer = open_trainer(config, tmp_path / "second")
+    other = checkpoint.read(tmp_path / "first/checkpoints/step-00000004").tensors["ema"]
+    assert all(torch.equal(value, other[name]) for name, value in trainer.segmenter.state_dict().items())
+    assert trainer.segmenter.config.scaled == 2.0
+    assert trainer.segmenter.training
+    assert weight_files(tmp_path / "first")
+    with pytest.raises(InputError, match=r"--init: expected a model with the weights of this network"):
+        open_trainer(replace(config, model=Grouped(width=5)), tmp_path / "second")
+    with pytest.raises(InputError, match="nowhere: expected the folder of a run"):
+        open_trainer(replace(config, init=str(tmp_path / "nowhere")), tmp_path / "second")
