@@ -113,7 +113,7 @@ def test_an_evaluation_of_0_1_0_can_be_compared(folders, tmp_path):
 
 
 def test_bad_input(folders, tmp_path):
-    with pytest.raises(InputError, match="expected the same readers' masks, found other ones for the case case"):
+    with pytest.raises(InputError, match="expected the same raters' masks, found other ones for the case case"):
         compare([folders / "a", folders / "cropped"])
     with pytest.raises(InputError, match="expected at least two evaluations to compare, found 1"):
         compare([folders / "a"])

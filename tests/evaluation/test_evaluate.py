@@ -71,7 +71,7 @@ def test_figures_are_the_metrics_of_the_cases(tmp_path):
         assert figure["value"] == pytest.approx(values.mean().item(), abs=1e-12)
         assert figure["low"] < figure["value"] < figure["high"]
     assert (result["data"]["cases"], result["data"]["patients"]) == (20, 7)
-    assert set(result["references"]) == {"perfect sampler", "one reader, repeated", "readers' majority", "empty mask"}
+    assert set(result["references"]) == {"perfect sampler", "one rater, repeated", "raters' majority", "empty mask"}
     assert result["references"]["perfect sampler"]["ged_5"]["value"] == pytest.approx(
         from_csv(tmp_path / "e" / "per_case.csv")["d_yy"].mean() / 5
     )

@@ -19,7 +19,7 @@ def test_the_reference_points_of_lidcs_readers(shared_data):
     assert perfect["ged_1"].mean() == pytest.approx(0.39, abs=0.02)
     assert perfect["ged_16"].mean() == pytest.approx(0.39 / 16, abs=0.002)
     # one reader repeated: 2 d_YY - 0 - d_YY, the same as the perfect sampler's first draw
-    np.testing.assert_allclose(found[scores.ONE_READER]["ged_16"], perfect["ged_1"], atol=1e-12)
+    np.testing.assert_allclose(found[scores.ONE_RATER]["ged_16"], perfect["ged_1"], atol=1e-12)
     # no other answer is better than the perfect sampler's
     for metric, sign in (("hm_iou_16", 1), ("soft_dice", 1), ("d_max_16", 1), ("ged_16", -1), ("ece", -1), ("nll", -1)):
         others = [scores_of[metric].mean() for kind, scores_of in found.items() if kind != scores.PERFECT]

@@ -84,7 +84,7 @@ def test_repeated_masks_score_as_n_copies_do(readers):
 
 def test_one_reader_is_each_reader_in_turn(readers):
     masks, raters, names = readers
-    found = scores.reference_scores(masks, raters, names, 4, seed=0)[scores.ONE_READER]
+    found = scores.reference_scores(masks, raters, names, 4, seed=0)[scores.ONE_RATER]
     for case in range(len(masks)):
         own = masks[case : case + 1, : raters[case]]
         each = [scores.score_samples(own[:, [r] * 4], own, raters[case : case + 1]) for r in range(own.shape[1])]

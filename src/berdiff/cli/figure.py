@@ -72,7 +72,7 @@ class Curves:
 
 @dataclass(frozen=True)
 class Examples:
-    """Image, readers, samples and saliency of some test slices of LIDC or BraTS."""
+    """Image, raters, samples and saliency of some test slices of LIDC or BraTS."""
 
     models: Annotated[Positional[tuple[str, ...]], tyro.conf.arg(metavar="MODEL ...")]
     """runs, model folders or names of bundled weights, one row each"""

@@ -88,7 +88,7 @@ def average(evaluations: list[Evaluation], name: str) -> Evaluation:
 
 
 def _shared(evaluations: list[Evaluation]) -> list[Evaluation]:
-    """Only the cases (and targets) that all have, in one order; the readers' masks must be the same ones."""
+    """Only the cases (and targets) that all have, in one order; the raters' masks must be the same ones."""
     keys = [list(zip(e.columns["case"], e.columns["target"], strict=True)) for e in evaluations]
     common = sorted(set(keys[0]).intersection(*keys[1:]))
     expect(common, " and ".join(e.name for e in evaluations), "cases in common")
@@ -105,7 +105,7 @@ def _shared(evaluations: list[Evaluation]) -> list[Evaluation]:
             same &= first[column] == other.columns[column]
         for case in first["case"][~same]:
             found = f"other ones for the case {case}: another store or crop"
-            raise InputError(f"{out[0].name} and {other.name}: expected the same readers' masks, found {found}")
+            raise InputError(f"{out[0].name} and {other.name}: expected the same raters' masks, found {found}")
     return out
 
 

@@ -80,8 +80,8 @@ def captions(result: dict[str, Any]) -> list[str]:
     lines = [
         f"{data['cases']} cases of {data['patients']} patients, split {settings['split']} of {data['source']}{size}; "
         f"{settings['samples']} samples, {describe(sampler)}, seed {settings['seed']}.",
-        "Intervals: 95 % bootstrap over patients. Dice: saliency above 0.5 against the readers' majority.",
-        "perfect sampler: draws from the case's own readers; its GED is exact, d_YY / n, the floor at n samples.",
+        "Intervals: 95 % bootstrap over patients. Dice: saliency above 0.5 against the raters' majority.",
+        "perfect sampler: draws from the case's own raters; its GED is exact, d_YY / n, the floor at n samples.",
     ]
     if paper:
         lines.append(f"The paper's figures are of {paper['data']}: another set of slices, so not comparable.")

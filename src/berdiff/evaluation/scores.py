@@ -13,12 +13,12 @@ from berdiff.metrics.votes import votes as marked_by
 
 Scores = dict[str, np.ndarray]  # metric -> (B, K)
 
-# Columns of a case that are not metrics: pixels for the Dice of a volume, and the readers' own disagreement
+# Columns of a case that are not metrics: pixels for the Dice of a volume, and the raters' own disagreement
 PIXELS = ("pixels_both", "pixels_predicted", "pixels_majority")
 OTHER = (*PIXELS, "d_yy")
 
 SUBSETS = (1, 4, 8, 16)
-PERFECT, ONE_READER, MAJORITY, EMPTY = "perfect sampler", "one reader, repeated", "readers' majority", "empty mask"
+PERFECT, ONE_RATER, MAJORITY, EMPTY = "perfect sampler", "one rater, repeated", "raters' majority", "empty mask"
 # draws of the simulated perfect sampler for each case; over a test set their noise is far below the interval
 HM_IOU_DRAWS = 16
 
@@ -29,7 +29,7 @@ def subset_sizes(n: int) -> tuple[int, ...]:
 
 
 def score_samples(samples: Tensor, masks: Tensor, raters: Tensor) -> Scores:
-    """Everything about samples `(B, n, K, H, W)` against masks `(B, R, K, H, W)`, readers `(B,)`.
+    """Everything about samples `(B, n, K, H, W)` against masks `(B, R, K, H, W)`, raters `(B,)`.
 
     GED at fewer samples takes the first of the same draw.
     """
@@ -58,12 +58,12 @@ def metric_names(scores: Scores) -> list[str]:
 
 
 def reference_scores(masks: Tensor, raters: Tensor, names: Sequence[str], n: int, seed: int) -> dict[str, Scores]:
-    """What needs no model: four ways of answering with the readers' own masks, or with nothing, and their metrics."""
+    """What needs no model: four ways of answering with the raters' own masks, or with nothing, and their metrics."""
     marks = torch.from_numpy(marked_by(masks).astype(np.int64))
     majority = (2 * marks > raters[:, None, None, None]).to(torch.uint8).unsqueeze(1)
     return {
         PERFECT: _perfect_sampler(masks, raters, names, n, seed),
-        ONE_READER: _one_reader(masks, raters, n),
+        ONE_RATER: _one_rater(masks, raters, n),
         MAJORITY: _repeated(majority, masks, raters, n),
         EMPTY: _repeated(torch.zeros_like(majority), masks, raters, n),
     }
@@ -79,18 +79,18 @@ def _repeated(answer: Tensor, masks: Tensor, raters: Tensor, n: int) -> Scores:
     return out | {name.replace("_1", f"_{n}"): once[name] for name in names if name != "ged_1"}
 
 
-def _one_reader(masks: Tensor, raters: Tensor, n: int) -> Scores:
-    """Each reader of a case in turn, averaged."""
+def _one_rater(masks: Tensor, raters: Tensor, n: int) -> Scores:
+    """Each rater of a case in turn, averaged."""
     total: Scores = {}
-    for reader in range(masks.shape[1]):
-        present = (raters > reader).numpy()[:, None]
-        for name, values in _repeated(masks[:, reader : reader + 1], masks, raters, n).items():
+    for rater in range(masks.shape[1]):
+        present = (raters > rater).numpy()[:, None]
+        for name, values in _repeated(masks[:, rater : rater + 1], masks, raters, n).items():
             total[name] = total.get(name, 0) + np.where(present, values, 0)
     return {name: values / raters.numpy()[:, None] for name, values in total.items()}
 
 
 def _perfect_sampler(masks: Tensor, raters: Tensor, names: Sequence[str], n: int, seed: int) -> Scores:
-    """Samples drawn from the case's own readers, with replacement: the best that a model can do on average.
+    """Samples drawn from the case's own raters, with replacement: the best that a model can do on average.
 
     GED is the exact expectation: d_SY = d_YY, and of n draws two are the same draw with probability 1 / n, so
     E GED_n = 2 d_YY - (n - 1) / n d_YY - d_YY = d_YY / n. The others are simulated, seeded by the case's name.

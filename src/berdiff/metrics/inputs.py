@@ -22,19 +22,19 @@ def check(samples: Tensor, masks: Tensor, raters: Tensor | None) -> Tensor:
         )
     if 0 in samples.shape[1:]:
         raise InputError(f"samples: expected at least one sample, target and pixel, found {tuple(samples.shape)}")
-    most = masks.shape[1]
-    if most == 0:
+    R = masks.shape[1]
+    if R == 0:
         raise InputError(f"masks: expected at least one rater, found none: {tuple(masks.shape)}")
     if raters is None:
-        return torch.full((len(masks),), most, dtype=torch.int64)
+        return torch.full((len(masks),), R, dtype=torch.int64)
     raters = torch.as_tensor(raters).cpu()
     if raters.shape != (len(masks),) or raters.is_floating_point():
         raise InputError(
             f"raters: expected {len(masks)} whole numbers, one per case, found {raters.dtype} {tuple(raters.shape)}"
         )
-    if len(raters) and (int(raters.min()) < 1 or int(raters.max()) > most):
+    if len(raters) and (int(raters.min()) < 1 or int(raters.max()) > R):
         low, high = int(raters.min()), int(raters.max())
-        raise InputError(f"raters: expected 1 to {most} raters per case, found {low} to {high}")
+        raise InputError(f"raters: expected 1 to {R} raters per case, found {low} to {high}")
     return raters.to(torch.int64)
 
 

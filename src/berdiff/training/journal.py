@@ -57,7 +57,7 @@ class Journal:
     def opened(self, step: int, device: str) -> Iterator[None]:
         """The run folder is open for writing, from this step on, and the bar is shown.
 
-        What an earlier session wrote about later steps, before it was killed, is dropped: each step is reported once.
+        What a killed process wrote about later steps is dropped: each step is reported once.
         """
         if not self._on:
             yield
