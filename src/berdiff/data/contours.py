@@ -18,9 +18,6 @@ from typing import NamedTuple
 
 import numpy as np
 from PIL import Image, ImageDraw
-from scipy.cluster.hierarchy import fcluster, linkage
-from scipy.sparse.csgraph import connected_components
-from scipy.spatial import KDTree
 
 from berdiff.data.describe import expect, refusing
 
@@ -195,6 +192,8 @@ def nodules(scan: Scan) -> list[Nodule]:
     there, so that the nodules are the ones the public sets have. In the 14 scans where the rule ends with more than
     four in a group (it stops at a tenth of a pixel), the group is cut by the distance between its annotations' centres.
     """
+    from scipy.sparse.csgraph import connected_components  # 35 MB that most sources do without
+
     if not scan.annotations:
         return []
     places = []  # of each annotation: (P, 3) contour points as (row, column, index of the slice)
@@ -215,6 +214,8 @@ def nodules(scan: Scan) -> list[Nodule]:
 
 def _distances(places: list[np.ndarray], reach: float) -> np.ndarray:
     """(N, N) least distance between two annotations' points; infinite where it is beyond `reach`."""
+    from scipy.spatial import KDTree
+
     distance = np.zeros((len(places), len(places)))
     trees = [KDTree(points) for points in places]
     for i, j in combinations(range(len(places)), 2):
@@ -228,6 +229,8 @@ def _cut(members: np.ndarray, centres: np.ndarray) -> list[np.ndarray]:
     """Split a group of more than four where its centres lie furthest apart, as little as will do."""
     if len(members) <= READERS:
         return [members]
+    from scipy.cluster.hierarchy import fcluster, linkage
+
     tree = linkage(centres[members], "average")
     cuts = (fcluster(tree, count, "maxclust") for count in range(2, len(members) + 1))
     labels = next(cut for cut in cuts if np.bincount(cut).max() <= READERS)
