@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from berdiff.experiments.recipes import RECIPES, brats_paper, lidc_cpu, lidc_paper, lidc_paper_long
+from berdiff.experiments.recipes import RECIPES
+from berdiff.experiments.recipes.bernoulli import brats_paper, lidc_cpu, lidc_paper, lidc_paper_long
 from berdiff.methods.config import method_class
 from berdiff.training.config import check, dump, load
 

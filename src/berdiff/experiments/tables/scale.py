@@ -8,7 +8,7 @@ from berdiff.data.store import Store
 from berdiff.diffusion.sampler import Sampler
 from berdiff.errors import InputError
 from berdiff.evaluation.settings import EvaluationSettings
-from berdiff.experiments.recipes import brats_paper, lidc_cpu_paper, lidc_paper, lidc_paper_long
+from berdiff.experiments.recipes.bernoulli import brats_paper, lidc_cpu_paper, lidc_paper, lidc_paper_long
 from berdiff.experiments.tables.spec import TableRow, Training
 from berdiff.methods.config import adopt, method_class
 from berdiff.training.config import AnyConfig, EngineConfig, TrainConfig, ValidationConfig

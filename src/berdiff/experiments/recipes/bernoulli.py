@@ -1,14 +1,11 @@
-"""Training recipes: small functions that state their command, cost and expected figure. Every field is also a flag."""
+"""Recipes of BerDiff itself."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from berdiff.diffusion.sampler import Sampler
+from berdiff.experiments.recipes.shared import TWO_CORES
 from berdiff.methods.berdiff import BerDiff
-from berdiff.training.config import DataConfig, EngineConfig, LoopConfig, OptimConfig, TrainConfig, ValidationConfig
-
-# two processes of one thread: on two cores faster than two threads, which wait for each other in every layer
-TWO_CORES = EngineConfig(accelerator="cpu", devices="2", threads=1)
+from berdiff.training.config import DataConfig, LoopConfig, OptimConfig, TrainConfig, ValidationConfig
 
 
 def lidc_paper() -> TrainConfig[BerDiff]:
@@ -123,7 +120,4 @@ def _fast(preset: str) -> BerDiff:
     )
 
 
-RECIPES: dict[str, Callable[[], TrainConfig[BerDiff]]] = {
-    recipe.__name__.replace("_", "-"): recipe
-    for recipe in (lidc_paper, lidc_paper_long, brats_paper, lidc_cpu, lidc_cpu_paper, demo)
-}
+RECIPES = (lidc_paper, lidc_paper_long, brats_paper, lidc_cpu, lidc_cpu_paper, demo)

@@ -1,0 +1,16 @@
+"""Training recipes: small functions that state their command, cost and expected figure. Every field is also a flag.
+
+One file per family of methods; each names its functions in `RECIPES`.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from berdiff.experiments.recipes import bernoulli
+from berdiff.training.config import TrainConfig
+
+_FAMILIES = (bernoulli,)
+
+RECIPES: dict[str, Callable[[], TrainConfig[Any]]] = {
+    recipe.__name__.replace("_", "-"): recipe for family in _FAMILIES for recipe in family.RECIPES
+}
