@@ -54,12 +54,11 @@ def test_configurations_import_no_torch():
 import sys
 from berdiff.methods.config import METHODS, method_class
 from berdiff.methods.sampling import SamplerOptions
-print([method_class(name).method for name in METHODS.ours])
+assert [method_class(name).method for name in METHODS.ours] == list(METHODS.ours)
 sys.exit("torch" in sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == "['berdiff', 'gaussian', 'unet']"
 
 
 def test_help_does_not_import_torch_and_an_unknown_command_is_one_sentence():

@@ -35,8 +35,13 @@ def test_a_run_is_evaluated_as_it_was_trained_and_compared(run, tmp_path, capsys
     assert "device: " in printed
     assert "GED 4, unbiased" in shown
     assert "perfect sampler" in shown
-    words = "2 cases of 2 patients, split test of lidc-hdf5, centre 16x16; 4 samples, ddim in 2 steps, seed 0."
+    words = (
+        "2 cases of 2 patients, split test of lidc-hdf5; 4 samples, ddim in 2 steps, seed 0; "
+        "figures on the whole 24x24; the model sees the centre 16x16."
+    )
     assert words in " ".join(shown.split())
+    for heading in ("exact model", "distance, 1 - IoU, of", "agreement with a rater of", "P(finding), nodule"):
+        assert heading in shown
 
     more = ["--steps", "20", "7", "--rule", "ddpm", "--posterior", "marginal", "--last-step", "sample", "--json"]
     assert main(["evaluate", str(run), "--out", b, *QUICK, *more, "--save-samples"]) == 0
@@ -51,7 +56,24 @@ def test_a_run_is_evaluated_as_it_was_trained_and_compared(run, tmp_path, capsys
     assert main(["compare", a, b, "--json"]) == 0
     comparison = json.loads(capsys.readouterr().out)
     assert comparison["cases"] == 2
-    assert {row["metric"] for row in comparison["rows"]} == set(result["metrics"])
+    assert {row["metric"] for row in comparison["rows"]} == set(result["metrics"]) - {"d_yy", "d_raters"}
+
+
+def test_a_set_is_chosen_out_of_a_pool_and_compared(run, tmp_path, capsys):
+    a, b = str(tmp_path / "a"), str(tmp_path / "b")
+    assert main(["evaluate", str(run), "--out", a, "--steps", "2", *QUICK]) == 0
+    capsys.readouterr()
+    chosen = ["--steps", "2", "--set", "representative", "--pool", "6", "--json"]
+    assert main(["evaluate", str(run), "--out", b, *QUICK, *chosen]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert (result["settings"]["set"], result["settings"]["pool"]) == ("representative", 6)
+    assert {"ged_4", "hm_iou_4", "ged_6_unbiased"} <= set(result["metrics"])
+    (figures,) = result["finding"].values()
+    assert set(figures) == {"ece", "r2", "ged", "reliability"}
+    assert main(["compare", a, b]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "GED, HM-IoU and D_max are of sets chosen by different rules" in shown
+    assert "not the same in all: set is independent, representative" in shown
 
 
 def test_bad_options_are_one_sentence_and_exit_code_2(run, tmp_path, capsys):
@@ -67,6 +89,11 @@ def test_bad_options_are_one_sentence_and_exit_code_2(run, tmp_path, capsys):
         (run, ["--steps", "21"], "--steps: expected 1 <= steps <= T = 20, found 21"),
         (run, ["--crop", "25"], "--crop: expected 1 to 24, the size of the images, found 25"),
         (run, ["--crop", "18"], "the model cannot sample these images: image: expected height and width in multiples"),
+        (
+            run,
+            ["--set", "systematic", "--pool", "1"],
+            "--pool: expected at least 2, the masks to choose from it, found 1",
+        ),
         (run, ["--device", "abacus"], "--device: expected auto or a device of this machine, found 'abacus'"),
         (run, ["--data", "nowhere"], "nowhere: expected a prepared store"),
         (unet, ["--steps", "5"], "--steps: expected no sampler options for the method unet, which has no steps"),

@@ -2,6 +2,7 @@
 
 import csv
 import json
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -34,10 +35,13 @@ def test_cost_writes_a_figure_and_a_table(models, tmp_path, capsys, monkeypatch)
         rows = list(csv.DictReader(file))
     found = [(row["model"], row["samples"], row["steps"]) for row in rows]
     assert found == [("tiny", "1", "10"), ("tiny", "2", "10"), ("tiny", "16", "3"), ("tiny", "16", "10")]
-    ratio = {float(row["seconds"]) / float(row["paper_passes"]) for row in rows}
-    assert max(ratio) == pytest.approx(min(ratio), rel=2e-3)  # all over the same pass
+    for passes in ("paper_passes", "unet_passes"):
+        ratio = {float(row["seconds"]) / float(row[passes]) for row in rows}
+        assert max(ratio) == pytest.approx(min(ratio), rel=2e-3)  # all over the same pass
     assert main(["figure", "cost", *options, "--no-paper-pass"]) == 0
-    assert "passes" not in capsys.readouterr().out
+    text = capsys.readouterr().out
+    assert "passes of the plain U-net" in text
+    assert "the paper's network" not in text
 
 
 def test_curves_are_those_of_the_runs(tmp_path):
@@ -66,6 +70,29 @@ def test_examples_of_several_models(models, tmp_path, figure):
     assert out.read_bytes().startswith(b"\x89PNG")
 
 
+def test_process_of_a_trained_model(models, tmp_path):
+    data, out = str(make_store(tmp_path, train=2, val=0)), tmp_path / "process.png"
+    options = ["--data", data, "--chains", "2", "--steps", "3", "--noise", "shared", "--device", "cpu"]
+    assert main(["figure", "process", "--model", models[0], *options, "--out", str(out)]) == 0
+    assert out.read_bytes().startswith(b"\x89PNG")
+
+
+def test_frontier_of_two_evaluations(models, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(side_by_side, "gc", SimpleNamespace(collect=lambda: 0))
+    data, folders = str(make_store(tmp_path, train=2, val=0)), []
+    for model in models:
+        folders.append(str(tmp_path / "evaluations" / Path(model).name))
+        options = ["--data", data, "--samples", "2", "--device", "cpu", "--out", folders[-1]]
+        assert main(["evaluate", model, *options]) == 0
+    out = tmp_path / "frontier"
+    options = ["--metric", "ged_2", "--repeats", "1", "--device", "cpu", "--out", str(out)]
+    assert main(["figure", "frontier", *folders, "--models", *models, *options]) == 0
+    text = capsys.readouterr().out
+    assert "tiny: GED 2 " in text
+    assert "measured side by side" in text
+    assert sorted(path.name for path in out.iterdir()) == ["frontier.csv", "frontier.png"]
+
+
 def test_bad_options_are_one_sentence(models, tmp_path, capsys, monkeypatch):
     out = str(tmp_path / "out")
     measure = ["cost", "--model", models[0], "--out", out, "--device", "cpu"]
@@ -80,6 +107,9 @@ def test_bad_options_are_one_sentence(models, tmp_path, capsys, monkeypatch):
         (["cost", "--model", models[1], "--out", out], "expected no sampler options for the method unet"),
         (["curves", str(tmp_path), "--out", out], "runs: expected a folder with runs, found no such folder"),
         (["examples-lidc", *models, "--out", "examples.jpg"], "--out: expected a name ending in .png"),
+        (["process", "--out", "process.svg"], "--out: expected a name ending in .png, found process.svg"),
+        (["process", "--model", models[1]], "--model: expected a Bernoulli diffusion, found unet, a unet"),
+        (["frontier", str(tmp_path), "--out", out], "expected a finished evaluation with metrics.json, found none"),
     ):
         assert main(["figure", *options]) == 2
         assert message in capsys.readouterr().err.splitlines()[-1]

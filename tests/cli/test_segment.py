@@ -69,6 +69,24 @@ def test_pictures(grey, pictures, tmp_path, capsys):
     assert (outcome["done"], outcome["skipped"], outcome["failed"]) == ([], ["p0", "p1", "p2"], {})
 
 
+def test_a_set_out_of_a_pool(grey, pictures, tmp_path):
+    out = tmp_path / "out"
+    asked = ["segment", str(grey), str(pictures / "p0.png"), "--out", str(out), *FAST]
+    asked += ["--set", "representative", "--pool", "5", "--write", "samples", "saliency", "json", "report"]
+    assert main(asked) == 0
+    result = berdiff.load(grey).segment(pictures / "p0.png", n=2, set="representative", pool=5, steps=2)
+    drawn = berdiff.load(grey).segment(pictures / "p0.png", n=5, steps=2)
+    for i, sample in enumerate(result.samples, 1):
+        np.testing.assert_array_equal(np.array(Image.open(out / f"p0/samples/sample-{i}.png")), sample[0] * 255)
+    facts = json.loads((out / "p0/result.json").read_text())
+    assert [facts[name] for name in ("set", "samples", "pool")] == ["representative", 2, 5]
+    np.testing.assert_array_equal(result.samples, drawn.samples[np.array(facts["chosen"]) - 1])
+    assert facts["measurements"] == drawn.measurements()
+    saliency = np.rint(255 * drawn.saliency[0])
+    np.testing.assert_array_equal(np.array(Image.open(out / "p0/saliency.png")), saliency)
+    assert "2 masks chosen to represent 5 samples" in (out / "p0/report.html").read_text(encoding="utf-8")
+
+
 def test_a_store_by_the_name_of_bundled_weights(grey, tmp_path, capsys, monkeypatch):
     shutil.copytree(grey, tmp_path / "weights" / "tiny-grey")
     monkeypatch.setattr(folder, "BUNDLED", tmp_path / "weights")
@@ -111,6 +129,11 @@ def test_bad_inputs_are_one_sentence_each_and_exit_code_2(grey, pictures, tmp_pa
         (["--samples", "0"], "--samples: expected at least 1, found 0"),
         (["--slices", "5"], "--slices: expected A:B with whole numbers, either of which may be left out, found '5'"),
         (["--center", "1"], "--center: expected Y X or Z Y X, found 1 numbers"),
+        (
+            ["--set", "representative", "--pool", "8"],
+            "--pool: expected at least 16, the masks to choose from it, found 8",
+        ),
+        (["--pool", "0"], "--pool: expected at least 1, found 0"),
         (["--size", "30", "32"], "--size: expected height and width in multiples of 4, found 30 32"),
         (["--representatives", "0"], "--representatives: expected at least 1, found 0"),
         (["--limit", "0"], "--limit: expected at least 1, found 0"),
@@ -124,6 +147,14 @@ def test_bad_options_are_one_sentence(grey, pictures, tmp_path, capsys, options,
     assert error.startswith(f"berdiff segment: {message}")
     assert len(error.splitlines()) == 1
     assert not (tmp_path / "out").exists()
+
+
+def test_an_unknown_rule_for_the_set_is_refused_with_the_known_ones(capsys):
+    with pytest.raises(SystemExit) as left:
+        main(["segment", "lidc", "a.png", "--out", "out", "--set", "nonsense"])
+    assert left.value.code == 2
+    error = " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert "invalid choice 'nonsense' for argument '--set'. Expected one of ('independent', 'systematic'," in error
 
 
 def test_models_of_another_version_or_with_altered_weights(grey, pictures, tmp_path, capsys):
@@ -151,7 +182,18 @@ def test_help_is_quick_and_lists_every_sampler_option_and_kind(capsys):
     script = f"try:\n    {code}\nfinally:\n    print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", f"import sys\n{script}"], capture_output=True, text=True, check=False)
     assert done.stdout.endswith("False\n"), done.stderr
-    for option in ("--steps", "--rule", "--posterior", "--sigma", "--spacing", "--last-step", "--noise", "--center"):
+    for option in (
+        "--set",
+        "--pool",
+        "--steps",
+        "--rule",
+        "--posterior",
+        "--sigma",
+        "--spacing",
+        "--last-step",
+        "--noise",
+        "--center",
+    ):
         assert option in done.stdout
     for kind in ("dicom-seg", "representatives", "report"):
         assert kind in done.stdout

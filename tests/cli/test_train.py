@@ -75,7 +75,7 @@ def test_another_method_with_a_recipe_has_its_own_flags() -> None:
     assert unet.loop == RECIPES["lidc-cpu"]().loop
     gaussian = parse(["lidc-cpu", "--model.method=gaussian", "--model.sampler.sigma", "0.5"]).config.model
     assert isinstance(gaussian, GaussianDiffusion)
-    assert (gaussian.preset, gaussian.schedule, gaussian.masks_per_image) == ("fast", "power2.5", 8)
+    assert (gaussian.preset, gaussian.schedule, gaussian.masks_per_image) == ("fast", "power2.5", 4)
     with pytest.raises(SystemExit):  # what a method does not have is no flag of it
         parse(["lidc-cpu", "--model.method", "unet", "--model.T", "5"])
     with pytest.raises(InputError, match=r"--model.method: expected one of berdiff, .*, found 'none'"):

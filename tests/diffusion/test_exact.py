@@ -11,7 +11,11 @@ from berdiff.diffusion.kernels.bernoulli import Bernoulli
 from berdiff.diffusion.sampler import Sampler
 from berdiff.diffusion.sampling import sample
 from berdiff.experiments import exact
+from berdiff.methods.berdiff import BerDiff
+from berdiff.methods.hurdle import GatedDenoiser, HurdleSegmenter
+from berdiff.networks.denoiser import Denoiser
 from diffusion.brute_force import assert_fits, chain, get_schedule
+from fakes import make_spec
 
 SOFT, PRIOR, MARGINAL, DDIM, HALF, ZERO, SHARED = exact.SAMPLERS
 STEPS = [2, 5, 10, 50]
@@ -129,7 +133,8 @@ def test_a_thousand_steps(name: str) -> None:
 
 def test_the_table_is_markdown_and_of_one_grid() -> None:
     lines = exact.markdown(steps=[1], T=10).splitlines()
-    assert len(lines) == 2 + 2 * 2 * len(exact.SAMPLERS)
+    assert len(lines) == 2 + 2 * 2 * (len(exact.SAMPLERS) + len(exact.HURDLE))
+    assert sum("hurdle" in line for line in lines) == 2 * 2 * len(exact.HURDLE)
     assert {line.count("|") for line in lines} == {5}
     two = [("posterior", Sampler(steps=2)), ("posterior", Sampler(steps=3))]
     with pytest.raises(ValueError, match="samplers: expected one grid"):
@@ -177,3 +182,103 @@ def test_soft_steps_of_a_predicted_prior_have_the_law_of_the_exact_marginal() ->
     soft = Sampler(steps=6, rule="ddpm", posterior="soft")
     for last_step, expected in laws.items():
         assert_drawn_from("cosine", "prior", "prior", replace(soft, last_step=last_step), expected)
+
+
+# --- the hurdle ------------------------------------------------------------------------------------------------------
+
+
+def laws_of(name: str, steps: int, hurdle: bool) -> dict[tuple[str, str], torch.Tensor]:
+    samplers = [(kind, replace(sampler, steps=steps)) for kind, sampler in map(exact.SAMPLERS.get, exact.HURDLE)]
+    found = exact.sampler_laws(get_schedule(name, 1000), samplers, exact.truth(), hurdle)
+    return {(label, last): law for label, ends in zip(exact.HURDLE, found, strict=True) for last, law in ends.items()}
+
+
+def test_a_law_is_the_mixture_of_its_empty_mask_and_the_others() -> None:
+    law = exact.truth()
+    some = exact.nonempty(law)
+    torch.testing.assert_close(some.sum(1), torch.ones(2, dtype=torch.float64))
+    assert not bool(some[:, 0].any())
+    torch.testing.assert_close(exact.mixture(law, some), law, rtol=0, atol=1e-15)
+
+
+def test_the_last_step_of_a_hurdle_is_the_usual_one_without_its_empty_outcome() -> None:
+    """Rows sum to one, none is empty, and what two masks are to each other stays as it was."""
+    schedule, y_t = get_schedule("power2.5", 1000), exact.STATES.expand(2, -1, -1)
+    for label, last in itertools.product(exact.HURDLE, ("sample", "threshold")):
+        kind, sampler = exact.SAMPLERS[label]
+        sampler = replace(sampler, last_step=last)
+        y0_hat = exact.expected_mask(schedule, exact.nonempty(exact.truth()), 400, kind)
+        matrix = exact.nonempty_matrix(schedule, sampler, y_t, y0_hat, 400)
+        usual = exact.step_matrix(schedule, sampler, y_t, y0_hat, 400, 0)
+        assert not bool(matrix[..., 0].any())
+        torch.testing.assert_close(matrix.sum(-1), torch.ones(2, 512, dtype=torch.float64))
+        some = 1 - usual[..., :1]
+        assert float(some.min()) < 0.95, "without a hurdle some are empty"
+        if last == "sample":
+            torch.testing.assert_close(matrix[..., 1:] * some, usual[..., 1:])
+        else:
+            kept = some[..., 0] > 0
+            assert torch.equal(matrix[kept], usual[kept])
+            assert 0 < int(kept.sum()) < 1024
+
+
+def test_with_a_hurdle_the_empty_share_is_exact_and_the_rest_is_nearer_to_the_truth() -> None:
+    """In any number of steps; it is what few steps get wrong most, with either noise."""
+    law = exact.truth()
+    for name, steps in (("power2.5", 2), ("power2.5", 3), ("power2.5", 5), ("linear", 3)):
+        without, behind = laws_of(name, steps, False), laws_of(name, steps, True)
+        for (label, last), found in behind.items():
+            torch.testing.assert_close(found.sum(1), torch.ones(2, dtype=torch.float64))
+            torch.testing.assert_close(found[:, 0], law[:, 0], rtol=0, atol=1e-12)
+            assert exact.total_variation(found, law) < exact.total_variation(without[label, last], law)
+        for label in exact.HURDLE:
+            assert float((without[label, "sample"][:, 0] - law[:, 0]).abs().max()) > 0.05, "as it was"
+        independent, shared = ((label, "sample") for label in exact.HURDLE)
+        assert exact.total_variation(behind[independent], law) < exact.total_variation(behind[shared], law)
+
+
+@pytest.mark.slow
+def test_the_hurdle_converges() -> None:
+    table = exact.distances("linear", [5, 50, 200], hurdle=True)
+    for row in table.values():
+        assert row == sorted(row, reverse=True)
+    assert table[DDIM, "sample"][-1] < 0.004
+
+
+class Oracle(Denoiser[torch.Tensor]):
+    """The best possible network of a law of masks that mark something; its summary is the logit of pi."""
+
+    stride, summary_width = 1, 1
+
+    def __init__(self, name: str, law: torch.Tensor) -> None:
+        super().__init__("oracle")
+        self.schedule, self.law = get_schedule(name, 1000), law
+
+    def encode(self, image: torch.Tensor) -> torch.Tensor:
+        return image.flatten(1)[:, 0].long()  # which x
+
+    def encode_and_summarise(self, image: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        x = self.encode(image)
+        return x, self.law[x, :1].logit().float()
+
+    def denoise(self, y_t: torch.Tensor, t: torch.Tensor, features: torch.Tensor) -> torch.Tensor:
+        table = exact.expected_mask(self.schedule, exact.nonempty(self.law)[features], int(t[0, 0])).logit()
+        states = (y_t.flatten(2).long() * 2 ** torch.arange(8, -1, -1)).sum(-1)
+        return torch.stack([of_x[s] for of_x, s in zip(table, states, strict=True)]).reshape(y_t.shape).to(y_t.dtype)
+
+
+@pytest.mark.parametrize("label", exact.HURDLE)
+def test_the_segmenter_with_a_hurdle_draws_from_the_exact_law(label: str) -> None:
+    """Method, gate, kernel and last step together, on all 512 states."""
+    n, (_, sampler) = 40_000, exact.SAMPLERS[label]
+    expected = laws_of("power2.5", 3, True)
+    config = BerDiff(schedule="power2.5", prediction="mask", hurdle=1.0)
+    gated = GatedDenoiser(Oracle("power2.5", exact.truth()), config.kernel())
+    gated.head = torch.nn.Sequential(torch.nn.Identity(), torch.nn.Identity())
+    model = HurdleSegmenter(config, make_spec((3, 3)), gated, config.kernel())
+    for x, last in itertools.product((0, 1), ("sample", "threshold")):
+        features = model.encode(torch.full((1, 1, 3, 3), float(x)))
+        chosen = replace(sampler, steps=3, last_step=last)
+        masks = model.draw(features, (1, n, 1, 3, 3), [torch.Generator().manual_seed(8)], chosen, None)
+        states = (masks.flatten(2).long() * 2 ** torch.arange(8, -1, -1)).sum(-1)
+        assert_fits(np.bincount(states[0].numpy(), minlength=512), expected[label, last][x].numpy())

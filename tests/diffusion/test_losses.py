@@ -151,6 +151,33 @@ def test_total_loss_is_the_weighted_sum_of_both_means() -> None:
         assert float(one["loss"]) == float(one[term])
 
 
+def test_masks_may_weigh_differently() -> None:
+    """Equal weights are the mean; others scale each mask's own loss, so that a weight of 0 leaves a mask out."""
+    schedule, generator = get_schedule("cosine", 100), torch.Generator().manual_seed(7)
+    y0 = bernoulli.draw(torch.full((2, 3, 2, 4, 4), 0.3, dtype=torch.float64), generator)
+    t = torch.tensor([[1, 40, 100], [7, 60, 2]])
+    y_t, eps = bernoulli.q_sample(schedule, y0, t, generator)
+    logits = torch.randn(y0.shape, generator=generator, dtype=torch.float64, requires_grad=True)
+    weight = torch.tensor([[0.2, 0.0, 1.5], [0.0, 0.1, 0.0]], dtype=torch.float64)
+    for prediction in losses.PREDICTIONS:
+        parts = y0, y_t, eps, t
+
+        def terms(
+            of: slice | tuple[int, int], weight: torch.Tensor | None = None, prediction=prediction, parts=parts
+        ) -> dict[str, torch.Tensor]:
+            return losses.total_loss(schedule, logits[of], *(p[of] for p in parts), prediction, weight=weight)
+
+        everything = slice(None)
+        mean, uniform = terms(everything), terms(everything, torch.full((2, 3), 1 / 6, dtype=torch.float64))
+        weighted = terms(everything, weight)
+        for name, value in mean.items():
+            torch.testing.assert_close(uniform[name], value)
+            alone = sum(float(weight[b, n]) * terms((b, n))[name] for b, n in itertools.product(range(2), range(3)))
+            torch.testing.assert_close(weighted[name], alone)
+        (grad,) = torch.autograd.grad(weighted["loss"], logits)
+        assert torch.equal(grad.flatten(2).any(2), weight > 0)
+
+
 def test_an_unknown_prediction_is_refused() -> None:
     y = torch.zeros(2, 3)
     with pytest.raises(ValueError, match=r"^prediction: expected one of noise, mask, prior, found 'flips'$"):

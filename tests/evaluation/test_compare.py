@@ -20,9 +20,9 @@ SETTINGS = EvaluationSettings(samples=4, batch_size=32)
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
-    base, store = tmp_path_factory.mktemp("compare"), MemoryStore(40)
+    base = tmp_path_factory.mktemp("compare")
 
-    def made(name: str, spread: float, **change) -> None:
+    def made(name: str, spread: float, store=MemoryStore(40), **change) -> None:  # noqa: B008 (one for all)
         model = Model(Blur(spread).build(store.input_spec), name, store.input_spec, store.size)
         evaluate(model, store, base / name, replace(SETTINGS, **change))
 
@@ -30,6 +30,8 @@ def folders(tmp_path_factory):
     made("b", 0.3, limit=30)
     made("c", 0.0)
     made("cropped", 0.1, crop=8)
+    made("chosen", 0.1, set="representative", pool=12)
+    made("other", 0.1, MemoryStore(40, seed=1))
     made("ones", 0.1, batch_size=1)
     return base
 
@@ -86,7 +88,7 @@ def test_the_better_one_follows_the_direction_of_the_metric(folders):
     decided = [row for row in forth["rows"] if row["better"]]
     assert decided
     for row in decided:
-        low_is_good = row["metric"].startswith(("ged", "ece", "brier", "nll"))
+        low_is_good = row["metric"].startswith(("ged", "ece", "brier", "nll", "d_sy", "finding"))
         c_is_lower = row["difference"]["high"] < 0
         assert row["better"] == ("c" if c_is_lower == low_is_good else "a")
         assert row_of(back, row["metric"], "a")["better"] == row["better"]
@@ -100,26 +102,63 @@ def test_one_table_for_several(folders):
 
 
 def test_an_evaluation_of_0_1_0_can_be_compared(folders, tmp_path):
-    """metrics.json of format 1: another name for the noise, and a checksum of something else."""
+    """metrics.json of format 1: another name for the noise, a checksum of something else, no sets, no size."""
     shutil.copytree(folders / "a", tmp_path / "old")
     result = json.loads((tmp_path / "old" / "metrics.json").read_text())
     sampler = {"steps": 10, "rule": "ddim", "latent": "pixel"}
     result |= {"format": 1, "weights_sha256": "f" * 64, "settings": result["settings"] | {"sampler": sampler}}
+    del result["settings"]["set"], result["settings"]["pool"], result["data"]["size"]
     (tmp_path / "old" / "metrics.json").write_text(json.dumps(result))
     found = compare([tmp_path / "old", folders / "c"])
+    differing = {name for name in found["settings_that_differ"] if not name.startswith("sampler.")}
     assert found["settings_that_differ"]["sampler.noise"] == ["independent", None]
+    assert not differing, "the samples were independent"
     now = row_of(compare([folders / "a", folders / "c"]), "ged_4", "c")
     assert row_of(found, "ged_4", "c")["difference"] == now["difference"]
 
 
+def test_old_figures_of_a_crop_alone_are_refused_and_those_of_all_of_the_image_are_not(folders, tmp_path):
+    for name, crop in (("part", 8), ("all", 16)):
+        shutil.copytree(folders / "a", tmp_path / name)
+        result = json.loads((tmp_path / name / "metrics.json").read_text())
+        result |= {"format": 2, "settings": result["settings"] | {"crop": crop}}
+        del result["data"]["size"]
+        (tmp_path / name / "metrics.json").write_text(json.dumps(result))
+    compare([tmp_path / "all", folders / "c"])
+    compare([tmp_path / "part", tmp_path / "part"])
+    sentence = "part and c: expected figures on images of one size, found 8x8 and 16x16: before format 3 they were on"
+    with pytest.raises(InputError, match=sentence):
+        compare([tmp_path / "part", folders / "c"])
+
+
+def test_models_of_different_crops_and_rules_are_compared_on_the_same_masks(folders):
+    found = compare([folders / "a", folders / "cropped", folders / "chosen"])
+    differing = {"crop": [None, 8, None], "set": ["independent", "independent", "representative"], "pool": [4, 4, 12]}
+    assert found["settings_that_differ"] == differing
+    assert row_of(found, "ged_4", "cropped")["difference"]["value"] > 0
+    assert row_of(found, "ged_4", "chosen")["difference"]["value"] != 0
+
+
+def test_new_metrics_are_paired_and_the_raters_own_are_not_compared(folders):
+    rows = compare([folders / "a", folders / "c"])["rows"]
+    a, c = (from_csv(folders / name / "per_case.csv") for name in "ac")
+    compared = {row["metric"] for row in rows}
+    assert {"d_sy", "d_ss", "finding_ged"} <= compared
+    assert not {"d_yy", "d_raters"} & compared
+    for metric in ("d_sy", "d_ss", "finding_ged"):
+        row = next(row for row in rows if row["metric"] == metric)
+        assert row["difference"]["value"] == pytest.approx((c[metric] - a[metric]).mean())
+    assert next(row for row in rows if row["metric"] == "d_ss")["better"] is None  # more diversity is not better
+
+
 def test_bad_input(folders, tmp_path):
     with pytest.raises(InputError, match="expected the same raters' masks, found other ones for the case case"):
-        compare([folders / "a", folders / "cropped"])
+        compare([folders / "a", folders / "other"])
     with pytest.raises(InputError, match="expected at least two evaluations to compare, found 1"):
         compare([folders / "a"])
     with pytest.raises(InputError, match=r"expected a finished evaluation with metrics.json, found none"):
         compare([folders / "a", tmp_path])
-    for content, words in (('{"format": 99}', "of format 1 or 2, found 99"), ("[]", "found something else")):
+    for content, words in (('{"format": 99}', "of format 1 to 3, found 99"), ("[]", "found something else")):
         (tmp_path / "metrics.json").write_text(content)
         with pytest.raises(InputError, match=words):
             compare([folders / "a", tmp_path])

@@ -19,8 +19,8 @@ from berdiff.errors import InputError
 from berdiff.evaluation.core import sample_cases
 from berdiff.evaluation.evaluate import evaluate
 from berdiff.evaluation.evaluation_folder import read_samples
-from berdiff.evaluation.layout import captions
 from berdiff.evaluation.per_case import from_csv
+from berdiff.evaluation.report import captions
 from berdiff.evaluation.settings import EvaluationSettings
 from berdiff.inference.model import Model
 from fakes import Blur, MemoryStore, bright_segmenter
@@ -40,7 +40,7 @@ def figures(folder: Path) -> tuple[dict, dict]:
     columns, result = from_csv(folder / "per_case.csv"), json.loads((folder / "metrics.json").read_text())
     del columns["seconds"], result["metrics"]["seconds"]
     result["settings"].pop("batch_size")
-    return {name: values.tolist() for name, values in columns.items()}, result
+    return {name: [str(value) for value in values] for name, values in columns.items()}, result  # nan is not nan
 
 
 def interrupt_at(cases: int):
@@ -55,9 +55,10 @@ def test_figures_are_the_metrics_of_the_cases(tmp_path):
     store, model = MemoryStore(), blur()
     result = evaluate(model, store, tmp_path / "e", SETTINGS)
     chosen = store.indices("test")
-    images, masks = (torch.from_numpy(x[..., 2:14, 2:14].copy()) for x in store.read(chosen))
+    images, masks = map(torch.from_numpy, store.read(chosen))
     raters, names = torch.from_numpy(store.cases.raters[chosen]), store.cases.case[chosen].tolist()
-    samples = sample_cases(model.segmenter, images, names, 5)
+    samples = torch.zeros(20, 5, 1, 16, 16, dtype=torch.uint8)
+    samples[..., 2:14, 2:14] = sample_cases(model.segmenter, images[..., 2:14, 2:14], names, 5)
     expected = {
         "ged_1": metrics.ged(samples[:, :1], masks, raters),
         "ged_5": metrics.ged(samples, masks, raters),
@@ -71,7 +72,8 @@ def test_figures_are_the_metrics_of_the_cases(tmp_path):
         assert figure["value"] == pytest.approx(values.mean().item(), abs=1e-12)
         assert figure["low"] < figure["value"] < figure["high"]
     assert (result["data"]["cases"], result["data"]["patients"]) == (20, 7)
-    assert set(result["references"]) == {"perfect sampler", "one rater, repeated", "raters' majority", "empty mask"}
+    answers = {"exact model", "perfect sampler", "one rater, repeated", "raters' majority", "empty mask"}
+    assert set(result["references"]) == answers
     assert result["references"]["perfect sampler"]["ged_5"]["value"] == pytest.approx(
         from_csv(tmp_path / "e" / "per_case.csv")["d_yy"].mean() / 5
     )
@@ -96,8 +98,80 @@ def test_table_has_the_papers_row_and_the_sampler_in_words(tmp_path):
     model = Model(bright_segmenter(store.input_spec), "bright", store.input_spec, store.size)
     searched = replace(SETTINGS, limit=2, sampler=Sampler((50, 20), noise="shared"))
     result = evaluate(model, store, tmp_path / "b", searched)
-    assert "5 samples, ddim in 2 steps (50, 20), shared noise, seed 0." in captions(result)[0]
+    sampled = "5 samples, ddim in 2 steps (50, 20), shared noise, seed 0; "
+    assert f"{sampled}figures on the whole 16x16; the model sees the centre 12x12." in captions(result)[0]
     assert result["weights_sha256"] == model.segmenter.weights_sha256
+
+
+def marked_outside(outside: int) -> MemoryStore:
+    """All raters and the model mark the same 4x4 in the centre; the first rater also `outside` pixels at the edge."""
+    store = MemoryStore(5)
+    store.cases.raters[:] = 4
+    store.masks[:], store.images[:] = 0, 0
+    store.masks[..., 6:10, 6:10], store.images[..., 6:10, 6:10] = 1, 1
+    store.masks[:, 0, :, 0, :outside] = 1
+    return store
+
+
+def test_what_a_rater_marked_outside_the_crop_counts_against_the_model(tmp_path):
+    """By hand: one of four raters is at IoU 16 / 24, the samples at 1 with each other."""
+    inside = evaluate(blur(), marked_outside(0), tmp_path / "in", SETTINGS)["metrics"]
+    assert inside["ged_5"]["value"] == 0
+    assert inside["hm_iou_5"]["value"] == 1
+    found = evaluate(blur(), marked_outside(8), tmp_path / "out", SETTINGS)
+    d = 1 - 16 / 24
+    expected = {"d_sy": d / 4, "d_ss": 0, "d_yy": 6 * d / 16, "d_raters": d / 2, "hm_iou_5": 1 - d / 4}
+    expected |= {"ged_5": 2 * d / 4 - 6 * d / 16, "brier": 8 / 16 / 256, "finding_ged": 0}
+    for name, value in expected.items():
+        assert found["metrics"][name]["value"] == pytest.approx(value, abs=1e-12), name
+    assert found["references"]["exact model"]["ged_5"]["value"] == pytest.approx(d / 2 * (1 / 4 + 1 / 5))
+    assert found["references"]["perfect sampler"]["ged_5"]["value"] == pytest.approx(6 * d / 16 / 5)
+    assert found["rater_parity"]["samples"]["value"] == pytest.approx(1 - d / 4)
+    assert found["rater_parity"]["raters"]["value"] == pytest.approx(1 - d / 2)
+    assert found["data"]["size"] == [16, 16]
+
+
+def test_a_representative_set_out_of_a_pool(tmp_path):
+    """GED is of the set that is kept; calibration is that of an evaluation with as many independent samples."""
+    store, model = MemoryStore(), blur(spread=0.4)
+    chosen = replace(SETTINGS, set="representative", pool=12, save_samples=True)
+    found = evaluate(model, store, tmp_path / "set", chosen)
+    pool = evaluate(model, store, tmp_path / "pool", replace(SETTINGS, samples=12, save_samples=True))
+    for name in ("ged_12_unbiased", "dice_volume", "soft_dice", "ece", "brier", "nll", "d_sy", "d_ss", "finding_ged"):
+        assert found["metrics"][name] == pool["metrics"][name], name
+    assert found["finding"] == pool["finding"]
+    assert "ged_5_unbiased" not in found["metrics"]
+    masks, samples = read_samples(tmp_path / "set"), read_samples(tmp_path / "pool")
+    for case, kept in masks.items():
+        assert kept.shape == (5, 1, 16, 16)
+        assert all(any(torch.equal(mask, sample) for sample in samples[case]) for mask in kept)
+    own = store.indices("test")
+    truth, raters = torch.from_numpy(store.masks[own]), torch.from_numpy(store.cases.raters[own])
+    expected = metrics.ged(torch.stack(list(masks.values())), truth, raters).mean().item()
+    assert found["metrics"]["ged_5"]["value"] == pytest.approx(expected)
+    exact = found["references"]["exact model"]
+    assert exact["ged_1"] == exact["ged_5"] == exact["ged_12_unbiased"]
+    table = (tmp_path / "set" / "table.md").read_text()
+    assert "representative sets of 5 out of 12 samples" in table
+    assert "compare them with --set independent" in table
+    again = replace(SETTINGS, pool=99)  # of no use for independent samples: the same evaluation
+    assert evaluate(model, store, tmp_path / "a", SETTINGS) == evaluate(model, store, tmp_path / "a", again)
+
+
+def test_one_rater_has_no_distance_to_another(tmp_path):
+    store = MemoryStore()
+    store.cases.raters[:] = 1
+    found = evaluate(blur(), store, tmp_path / "e", replace(SETTINGS, samples=1))
+    assert found["rater_parity"] is None
+    assert found["references"]["exact model"] == {}
+    assert not {"d_raters", "d_ss"} & set(found["metrics"])
+    assert "nan" not in (tmp_path / "e" / "table.md").read_text()
+    some = evaluate(blur(), MemoryStore(), tmp_path / "some", SETTINGS)
+    columns = from_csv(tmp_path / "some" / "per_case.csv")
+    several = columns["raters"] > 1
+    assert some["data"]["cases_of_several_raters"] == several.sum() < 20
+    assert some["metrics"]["d_raters"]["value"] == pytest.approx(columns["d_raters"][several].mean())
+    assert f"of the {several.sum()} cases with two raters or more" in " ".join(captions(some))
 
 
 def test_batches_do_not_matter_and_a_finished_evaluation_is_not_done_again(tmp_path):
@@ -155,8 +229,8 @@ def test_killed_and_resumed_is_the_same_as_in_one_go(tmp_path):
     names = [sorted(f.name for f in (tmp_path / e).iterdir()) for e in ("killed", "whole")]
     assert names[0] == names[1]
     chosen = store.indices("test")
-    images = torch.from_numpy(store.read(chosen)[0][..., 2:14, 2:14].copy())
-    expected = sample_cases(model.segmenter, images, store.cases.case[chosen].tolist(), 5)
+    images = torch.from_numpy(store.read(chosen)[0])
+    expected = sample_cases(model.segmenter, images, store.cases.case[chosen].tolist(), 5, crop=(12, 12))
     for folder in ("killed", "whole"):
         kept = read_samples(tmp_path / folder)
         assert list(kept) == store.cases.case[chosen].tolist()
@@ -165,7 +239,7 @@ def test_killed_and_resumed_is_the_same_as_in_one_go(tmp_path):
 
 def test_another_evaluation_in_the_same_folder_is_refused(tmp_path):
     evaluate(blur(), MemoryStore(), tmp_path, SETTINGS)
-    with pytest.raises(InputError, match=r"samples: there 5, now 4; limit: there None, now 2"):
+    with pytest.raises(InputError, match=r"samples: there 5, now 4; pool: there 5, now 4; limit: there None, now 2"):
         evaluate(blur(), MemoryStore(), tmp_path, replace(SETTINGS, samples=4, limit=2))
     with pytest.raises(InputError, match="weights_sha256: there"):
         evaluate(blur(spread=0.2), MemoryStore(), tmp_path, SETTINGS)
@@ -192,6 +266,13 @@ def test_what_does_not_work_is_one_sentence_and_leaves_nothing(tmp_path):
         (blur(), MemoryStore(), {"samples": 0}, "--samples: expected at least 1, found 0"),
         (blur(), MemoryStore(), {"batch_size": 0}, "--batch-size: expected at least 1, found 0"),
         (blur(), MemoryStore(), {"limit": 0}, "--limit: expected at least 1, found 0"),
+        (
+            blur(),
+            MemoryStore(),
+            {"set": "best"},
+            "--set: expected one of 'independent', 'systematic' or 'representative'",
+        ),
+        (blur(), MemoryStore(), {"set": "systematic", "pool": 4}, "--pool: expected at least 5, the masks to choose"),
         (blur(), MemoryStore(), {"crop": 17}, "--crop: expected 1 to 16, the size of the images, found 17"),
         (blur(), unmarked, {}, "expected at least one rater for every case, found none for case 3"),
         (blur(), four_channels, {}, "the model cannot sample these images: image: expected 1 channels, found 4"),

@@ -5,7 +5,7 @@ import pytest
 
 from berdiff.errors import InputError
 from berdiff.evaluation.bootstrap import PatientBootstrap
-from berdiff.evaluation.per_case import from_csv, label, to_csv, units
+from berdiff.evaluation.per_case import direction, from_csv, label, to_csv, units
 
 
 def test_resampled_means_equal_repeating_the_patients_slices():
@@ -33,6 +33,21 @@ def test_interval_is_that_of_independent_patients_not_of_slices():
     assert one == {"value": 2.0, "low": None, "high": None}
 
 
+def test_what_some_cases_lack_is_the_mean_of_the_others():
+    """NaN is left out, in the mean and in each resample; a metric that no case has is no metric."""
+    patients = np.array(["a", "a", "b", "c"], dtype=object)
+    values = np.array([1.0, np.nan, 3.0, np.nan])
+    bootstrap = PatientBootstrap(patients, resamples=200)
+    found = bootstrap.estimate(values, patients)
+    assert found["value"] == 2
+    assert found == bootstrap.estimate(values[[0, 2]], patients[[0, 2]])
+    assert np.isnan(bootstrap.means(values[[0, 2]], patients[[0, 2]])).any()  # a resample of patient c alone
+    nothing = np.full(4, np.nan)
+    assert bootstrap.estimate(nothing, patients) == {"value": None, "low": None, "high": None}
+    assert "d_raters" not in units(columns() | {"d_raters": nothing})
+    assert "d_raters" in units(columns() | {"d_raters": values})
+
+
 def columns():
     """Two patients; volume a has two slices, the others one; the last slice names no volume."""
     return {
@@ -52,7 +67,7 @@ def columns():
 
 def test_dice_by_slice_volume_and_patient_keeps_targets_apart():
     found = units(columns())
-    assert list(found) == ["ged_16", "dice_slice", "dice_volume", "dice_patient"]
+    assert list(found) == ["ged_16", "dice_slice", "dice_volume", "dice_patient", "d_yy"]
     assert found["dice_slice"][0].tolist() == [1.0, 0.5, 0.0, 1.0]
     values, patients = found["dice_volume"]
     assert dict(zip(values.tolist(), patients.tolist(), strict=True)) == {22 / 24: "x", 0.0: "x", 1.0: "y"}
@@ -87,3 +102,4 @@ def test_damaged_tables_and_labels(tmp_path):
     assert label("ged_16_unbiased") == "GED 16, unbiased"
     assert label("hm_iou_16") == "HM-IoU 16"
     assert label("d_max_4") == "D_max 4"
+    assert [direction(m) for m in ("ged_16", "hm_iou_16", "d_sy", "d_ss")] == ["lower", "higher", "lower", ""]

@@ -1,6 +1,4 @@
-"""The values of a case and the reference points, against brute force."""
-
-import itertools
+"""The values of a case, and the sets they are of."""
 
 import numpy as np
 import pytest
@@ -8,6 +6,7 @@ import torch
 
 from berdiff import metrics
 from berdiff.evaluation import scores
+from berdiff.inference.sets import choose_set, set_rng
 from fakes import MemoryStore
 
 
@@ -33,7 +32,11 @@ def test_scores_are_the_metrics_by_name(readers):
         "ece": metrics.ece(samples, masks, raters),
         "brier": metrics.brier(samples, masks, raters),
         "nll": metrics.nll(samples, masks, raters),
+        "d_sy": torch.from_numpy(metrics.Pairs.of(samples, masks, raters).d_sy()),
+        "d_ss": torch.from_numpy(metrics.Pairs.of(samples, masks, raters).d_ss_distinct()),
     }
+    q = [(masks[i, :r].flatten(1).amax(1) > 0).double().mean() for i, r in enumerate(raters)]
+    expected["finding_ged"] = 2 * (1 - torch.stack(q)[:, None]) ** 2  # none of these samples is empty
     assert set(scores.metric_names(found)) == set(expected)
     for name, values in expected.items():
         np.testing.assert_allclose(found[name], values.numpy(), atol=1e-12)
@@ -43,60 +46,54 @@ def test_scores_are_the_metrics_by_name(readers):
     assert scores.subset_sizes(32) == (1, 4, 8, 16, 32)
 
 
-def test_ged_of_a_perfect_sampler_is_the_mean_over_every_draw_there_is(readers):
-    """All R^n draws, one by one: the closed form d_YY / n is exact, and so is 0 for the unbiased form."""
+def pools(count=12, pool=24, seed=0):
+    """Discs of random size, some of them empty: `(count, pool, 1, 16, 16)`."""
+    rng = np.random.default_rng(seed)
+    rows, columns = np.mgrid[:16, :16] - 7.5
+    radius = rng.uniform(1, 7, (count, pool, 1, 1, 1)) * (rng.random((count, pool, 1, 1, 1)) > 0.4)
+    return torch.from_numpy((rows**2 + columns**2 < radius**2).astype(np.uint8))
+
+
+@pytest.mark.parametrize("rule", ["systematic", "representative"])
+def test_ged_hm_iou_and_d_max_are_of_the_set_and_all_else_of_the_pool(readers, rule):
     masks, raters, names = readers
-    found = scores.reference_scores(masks, raters, names, 3, seed=0)[scores.PERFECT]
-    for case in range(4):
-        own = masks[case, : raters[case]]
-        draws = [own[list(drawn)] for drawn in itertools.product(range(len(own)), repeat=3)]
-        samples, truth = torch.stack(draws), own.expand(len(draws), -1, -1, -1, -1)
-        for n in (1, 3):
-            assert abs(metrics.ged(samples[:, :n], truth).mean().item() - found[f"ged_{n}"][case, 0]) < 1e-12
-        assert abs(metrics.ged_unbiased(samples, truth).mean().item() - found["ged_3_unbiased"][case, 0]) < 1e-12
+    pool = pools()
+    pairs = metrics.Pairs.of(pool, masks, raters)
+    sets = scores.choose_sets(pool, pairs, 5, rule, names, seed=3)
+    found = scores.score(pairs, metrics.Votes.of(pool, masks, raters), sets)
+    chosen = {m: torch.stack([pool[i, sets[m][i]] for i in range(12)]) for m in (1, 4, 5)}
+    expected = {f"ged_{m}": metrics.ged(of, masks, raters) for m, of in chosen.items()}
+    expected["hm_iou_5"] = metrics.hm_iou(chosen[5], masks, raters)
+    expected["d_max_5"] = metrics.d_max(chosen[5], masks, raters)
+    for name, values in expected.items():
+        np.testing.assert_allclose(found[name], values.numpy(), atol=1e-12, err_msg=name)
+    whole = scores.score_samples(pool, masks, raters)
+    others = set(found) - set(expected)
+    assert {"ged_24_unbiased", "dice", "soft_dice", "ece", "brier", "nll", "d_sy", "d_ss", "finding_ged"} <= others
+    for name in others:
+        np.testing.assert_array_equal(found[name], whole[name], err_msg=name)
+    # as `berdiff segment` chooses for the same seed and name
+    again = choose_set(pool[7].numpy(), 5, rule, set_rng(3, names[7]))
+    np.testing.assert_array_equal(sets[5][7], again)
 
 
-def test_hm_iou_of_a_perfect_sampler_is_near_the_mean_over_every_draw(readers):
+def test_a_representative_set_is_nearer_to_raters_than_independent_samples():
+    """Raters and pools of one distribution: 300 cases, GED of sets of 4 out of 24, paired; 4 standard errors."""
+    both = pools(300, 28, seed=1)
+    pool, masks = both[:, :24], both[:, 24:]
+    raters, names = torch.full((300,), 4), [str(i) for i in range(300)]
+    pairs = metrics.Pairs.of(pool, masks, raters)
+
+    def ged(rule):
+        return pairs.subset(scores.choose_sets(pool, pairs, 4, rule, names)[4]).ged()[:, 0]
+
+    gain = ged("independent") - ged("representative")
+    assert gain.mean() > 4 * gain.std() / 300**0.5
+
+
+def test_one_sample_has_no_pairs(readers):
     masks, raters, _ = readers
-    case = int(torch.where(raters == 4)[0][0])
-    own = masks[case : case + 1]
-    draws = torch.stack([own[0][list(drawn)] for drawn in itertools.product(range(4), repeat=3)])
-    exact = metrics.hm_iou(draws, own.expand(len(draws), -1, -1, -1, -1))
-    names = [f"repeat {i}" for i in range(200)]  # another name, another draw
-    many = own.expand(200, -1, -1, -1, -1)
-    found = scores.reference_scores(many, torch.full((200,), 4), names, 3, seed=0)[scores.PERFECT]["hm_iou_3"]
-    error = exact.std(correction=0).item() / (200 * scores.HM_IOU_DRAWS) ** 0.5
-    assert error > 0
-    assert abs(found.mean() - exact.mean().item()) < 4.3 * error
-
-
-def test_repeated_masks_score_as_n_copies_do(readers):
-    masks, raters, names = readers
-    found = scores.reference_scores(masks, raters, names, 4, seed=0)
-    majority = (masks.sum(1, keepdim=True) * 2 > raters[:, None, None, None, None]).to(torch.uint8)
-    for kind, answer in ((scores.MAJORITY, majority), (scores.EMPTY, torch.zeros_like(majority))):
-        expected = scores.score_samples(answer.expand(-1, 4, -1, -1, -1), masks, raters)
-        assert set(found[kind]) == set(scores.metric_names(expected))
-        for name, values in found[kind].items():
-            np.testing.assert_allclose(values, expected[name], atol=1e-12, err_msg=f"{kind} {name}")
-    assert (found[scores.MAJORITY]["dice"] == 1).all()
-
-
-def test_one_reader_is_each_reader_in_turn(readers):
-    masks, raters, names = readers
-    found = scores.reference_scores(masks, raters, names, 4, seed=0)[scores.ONE_RATER]
-    for case in range(len(masks)):
-        own = masks[case : case + 1, : raters[case]]
-        each = [scores.score_samples(own[:, [r] * 4], own, raters[case : case + 1]) for r in range(own.shape[1])]
-        for name, values in found.items():
-            expected = np.mean([score[name] for score in each])
-            assert abs(values[case, 0] - expected) < 1e-12, name
-
-
-def test_a_case_has_the_same_reference_points_in_any_batch(readers):
-    masks, raters, names = readers
-    whole = scores.reference_scores(masks, raters, names, 4, seed=1)
-    part = scores.reference_scores(masks[5:8], raters[5:8], names[5:8], 4, seed=1)
-    for kind in whole:
-        for name in whole[kind]:
-            np.testing.assert_array_equal(whole[kind][name][5:8], part[kind][name])
+    found = scores.score_samples(masks[:, :1], masks, raters)
+    assert not [name for name in found if "unbiased" in name]
+    assert np.isnan(found["d_ss"]).all()
+    np.testing.assert_array_equal(np.isnan(found["d_raters"])[:, 0], raters.numpy() == 1)

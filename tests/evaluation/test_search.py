@@ -40,7 +40,12 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> list[Sampler]:
         seen.append(s)
         assert isinstance(s.steps, tuple)
         ged = abs(s.steps[-1] - 300) / 1000 + (s.last_step == "threshold") + (s.noise == "independent")
-        values = {"ged_4": 2.0, "ged_4_unbiased": ged + abs(s.sigma - 0.5), "hm_iou_4": 0.5, "seconds": 0.1}
+        values = {
+            "ged_4": 2.0,
+            f"ged_{settings.drawn}_unbiased": ged + abs(s.sigma - 0.5),
+            "hm_iou_4": 0.5,
+            "seconds": 0.1,
+        }
         return {"metrics": {key: {"value": value} for key, value in values.items()}}
 
     monkeypatch.setattr(module, "evaluate", evaluate)
@@ -58,6 +63,14 @@ def test_one_setting_after_the_other_from_the_best_so_far(tried: list[Sampler], 
     assert {s.steps for s in tried[: len(ENDS)]} == {grid(1000, 3, 1 / 3)}, "on even steps"
     first_row = (tmp_path / "search.md").read_text().splitlines()[2]
     assert first_row.startswith("| 3 | 300 | sample | shared | 0.5 |")
+
+
+def test_sets_are_ranked_by_the_unbiased_ged_of_their_pool(tried: list[Sampler], tmp_path: Path) -> None:
+    sets = EvaluationSettings(samples=4, set="representative", pool=8)
+    model = opened(diffusion(TenLines(), BerDiff()))
+    found = search(model, None, tmp_path, sets, (3,))  # type: ignore[arg-type]
+    assert found[3][0].sampler == Sampler((1000, 650, 300), last_step="sample", noise="shared", sigma=0.5)
+    assert "| GED 8, unbiased | GED 4 | HM-IoU 4 |" in (tmp_path / "search.md").read_text()
 
 
 def test_only_what_the_method_can_do_is_tried(tried: list[Sampler], tmp_path: Path) -> None:

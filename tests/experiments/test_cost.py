@@ -25,12 +25,26 @@ def test_every_point_is_run_warm_and_repeated(monkeypatch):
         return torch.zeros(1, n, 1, *image.shape[-2:], dtype=torch.uint8)
 
     monkeypatch.setattr(segmenter, "sample", sample)
-    model = Model(segmenter, "m", make_spec(channels=("a", "b")), (16, 24))
+    model = Model(segmenter, "m", make_spec(), (16, 24))
     measured = cost.measure(model, (1, 4), (2, 10), False, 2, lambda *at: seen.append(at))
     pairs = [(1, 10), (4, 10), (16, 2), (16, 10)]
-    assert asked == [((1, 2, 16, 24), n, k) for n, k in pairs] * 3
-    assert seen[-1] == (12, 12)
+    assert asked == [((1, 1, 16, 24), n, k) for n, k in pairs] * 3
+    assert seen[-1] == (15, 15), "and the plain U-net"
     assert list(measured.seconds) == pairs
+
+
+def test_the_plain_u_net_asks_the_models_own_network_once(monkeypatch):
+    segmenter, asked = diffusion(TenLines()), []
+    denoise = segmenter.network.denoise
+    monkeypatch.setattr(
+        segmenter.network, "denoise", lambda y, t, x: asked.append((y.shape, y.any(), t)) or denoise(y, t, x)
+    )
+    monkeypatch.setattr(segmenter, "sample", lambda image, n, generators, sampler: torch.zeros(1))
+    monkeypatch.setattr(cost, "durations", lambda *runs, **rest: [run() is None or i for i, run in enumerate(runs, 1)])
+    measured = cost.measure(Model(segmenter, "m", make_spec(), (16, 24)), (1,), (2,), False)
+    assert [(shape, bool(marked), t.tolist()) for shape, marked, t in asked] == [((1, 1, 1, 16, 24), False, [[0]])]
+    assert measured.seconds == {(1, 10): 1, (16, 2): 2, (16, 10): 3}
+    assert (measured.paper_pass, measured.unet_pass) == (None, 4)
 
 
 def test_durations_are_medians_without_the_warm_up(monkeypatch):

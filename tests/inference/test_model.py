@@ -12,6 +12,7 @@ from berdiff.diffusion.random import sample_generators
 from berdiff.diffusion.sampler import Sampler
 from berdiff.errors import InputError
 from berdiff.inference.model import Model, load
+from berdiff.inference.sets import choose_set, set_rng
 from berdiff.inference.settings import SegmentSettings
 from berdiff.methods import folder
 from berdiff.methods.gaussian import GaussianDiffusion
@@ -121,6 +122,35 @@ def test_sampler_options_by_name_and_a_callback_for_each_step():
     np.testing.assert_array_equal(once.samples[0], once.samples[1])
 
 
+@pytest.mark.parametrize("set", ["systematic", "representative"])
+def test_a_set_is_chosen_out_of_a_pool_and_shares_are_of_the_pool(set):
+    model = bright_model()
+    volume = 0.4 + 0.4 * RNG.random((2, 18, 16), np.float32)
+    result = model.segment(volume, n=3, set=set, pool=9, seed=5, name="v", center=(8, 8))
+    drawn = model.segment(volume, n=9, seed=5, name="v", center=(8, 8))
+    np.testing.assert_array_equal(result.pool, drawn.samples)  # the same masks as independent samples
+    places = choose_set(drawn.samples, 3, set, set_rng(5, "v"))  # over whole volumes, not slice by slice
+    assert result.chosen == tuple(places)
+    np.testing.assert_array_equal(result.samples, drawn.samples[places])
+    np.testing.assert_array_equal(result.saliency, drawn.saliency)
+    np.testing.assert_array_equal(result.variance, drawn.variance)
+    np.testing.assert_array_equal(result.contours(), drawn.contours())
+    assert result.measurements() == drawn.measurements()
+    assert [(r.index, r.frequency) for r in result.representatives()] == [
+        (r.index, r.frequency) for r in drawn.representatives()
+    ]
+    assert {name: result.settings[name] for name in ("samples", "set", "pool")} == {"samples": 3, "set": set, "pool": 9}
+    assert (result.samples.mean(0) != result.saliency).any()  # of the three it would be something else
+
+
+def test_an_independent_set_has_no_pool_but_itself():
+    result = bright_model().segment(IMAGE, n=4, pool=2)  # which is not looked at
+    assert result.chosen is None
+    assert result.samples is result.pool
+    assert len(result.pool) == 4
+    assert not result.settings.keys() & {"set", "pool"}
+
+
 def test_cases_of_a_store_are_segmented_at_the_centre_with_their_raters():
     store, spec = MemoryStore(), replace(make_spec(size=(8, 8), targets=("disc",)), notes=("random weights",))
     model = bright_model(spec)
@@ -142,6 +172,10 @@ def test_what_does_not_fit_is_reported(tmp_path):
         ({"steps": 60}, "--steps: expected 1 <= steps <= T = 50, found 60"),
         ({"n": 0}, "--samples: expected at least 1, found 0"),
         ({"rule": "magic"}, "--rule: expected one of .*ddim.*ddpm.*, found 'magic'"),
+        ({"set": "magic"}, "--set: expected one of .*independent.*representative.*, found 'magic'"),
+        ({"set": "systematic", "pool": 8}, "--pool: expected at least 16, the masks to choose from it, found 8"),
+        ({"pool": 0}, "--pool: expected at least 1, found 0"),
+        ({"n": 10**12}, r"^image: expected .* GiB for 1000000000000 masks of the whole image, found less memory"),
         ({"overlap": 1.0}, "--overlap: expected less than 1.0, found 1.0"),
     ]:
         with pytest.raises(InputError, match=message):

@@ -1,7 +1,7 @@
 """The region of interest: always inside the image, at least as large as the network, and what was asked for in it."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from berdiff.errors import InputError
@@ -29,6 +29,7 @@ def test_regions_by_hand():
         assert region.ranges(shape, SIZE, "x") == expected
 
 
+@settings(deadline=None)
 @given(st.integers(16, 60), st.integers(24, 60), st.data())
 def test_a_box_is_kept_and_widened_to_the_network_and_a_centre_gives_its_size(height, width, data):
     rows = sorted(data.draw(st.lists(st.integers(0, height), min_size=2, max_size=2, unique=True)))

@@ -123,3 +123,36 @@ def test_overlaps_are_exact_beyond_float32(monkeypatch):
     monkeypatch.setattr(pairs, "EXACT_IN_FLOAT32", 1)
     assert pairs._overlaps(samples[0, :, 0].flatten(1).numpy(), masks[0, :, 0].flatten(1).numpy()).dtype == np.float64
     np.testing.assert_array_equal(pairs.Pairs.of(samples, masks).intersections, usual)
+
+
+def test_distances_of_different_masks():
+    rng = np.random.default_rng(5)
+    samples, masks = random_masks(rng, 4, 5, 2, 5, 7), random_masks(rng, 4, 4, 2, 5, 7)
+    raters = [2, 3, 4, 2]
+    pairs = metrics.Pairs.of(samples, masks, torch.tensor(raters))
+
+    def loop(which):
+        chosen = {"d_ss": lambda s, y: (s, s), "d_raters": lambda s, y: (y, y), "d_sy": lambda s, y: (s, y)}[which]
+        distinct = which != "d_sy"
+        return by_loop(
+            lambda s, y: loops.mean_distance(*chosen(s, y), distinct), samples.numpy(), masks.numpy(), raters
+        )
+
+    np.testing.assert_allclose(pairs.d_ss_distinct(), loop("d_ss"), atol=1e-12)
+    np.testing.assert_allclose(pairs.d_raters, loop("d_raters"), atol=1e-12)
+    np.testing.assert_allclose(pairs.d_sy(), loop("d_sy"), atol=1e-12)
+    assert np.isnan(metrics.Pairs.of(samples[:, :1], masks).d_ss_distinct()).all()
+
+
+def test_a_subset_is_the_pairs_of_those_samples():
+    rng = np.random.default_rng(6)
+    samples, masks = random_masks(rng, 3, 9, 2, 6, 6), random_masks(rng, 3, 4, 2, 6, 6)
+    raters = torch.tensor([1, 4, 2])
+    pairs, places = metrics.Pairs.of(samples, masks, raters), rng.integers(9, size=(3, 5))  # some come twice
+    chosen = torch.stack([own[place] for own, place in zip(samples, places, strict=True)])
+    expected = metrics.Pairs.of(chosen, masks, raters)
+    np.testing.assert_array_equal(pairs.subset(places).intersections, expected.intersections)
+    agree(torch.from_numpy(expected.hm_iou()), pairs.subset(places).hm_iou())
+    same = pairs.subset(np.arange(4))
+    np.testing.assert_allclose(same.ged(), pairs.ged(4), atol=1e-12)
+    assert same.n == 4

@@ -12,7 +12,7 @@ from berdiff.errors import InputError
 from berdiff.methods.berdiff import BerDiff
 from berdiff.networks import build, paper
 from berdiff.networks.denoiser import Denoiser
-from berdiff.networks.encode_once import PRESETS, EncodeOnce
+from berdiff.networks.encode_once import PRESETS, EncodeOnce, summary
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 
@@ -62,9 +62,9 @@ def test_logits_have_the_shape_of_the_masks_at_every_multiple_of_the_stride() ->
 
 
 def test_every_preset_is_made_by_its_name() -> None:
-    assert build.NETWORKS.names() == [*paper.PRESETS, *PRESETS]
     with torch.device("meta"):
-        for preset in build.NETWORKS.names():
+        for preset in (*paper.PRESETS, *PRESETS):
+            assert preset in build.NETWORKS.names()
             net = build.make_network(preset, image_channels=2, targets=3)
             assert isinstance(net, EncodeOnce if preset in PRESETS else paper.PaperUNet)
             assert (net.preset, net.image_channels, net.targets) == (preset, 2, 3)
@@ -78,6 +78,40 @@ def test_the_step_network_is_light_and_the_encoder_is_not() -> None:
     step, whole = (sum(p.numel() for p in part.parameters()) for part in (net.step, net))
     assert 100_000 <= step <= 300_000
     assert whole > 10 * step
+
+
+# --- the image as a whole --------------------------------------------------------------------------------------------
+
+
+def test_a_summary_is_the_mean_the_largest_and_the_middle_of_each_channel() -> None:
+    features = torch.randn(2, 3, 16, 8, generator=torch.Generator().manual_seed(0))
+    found = summary(features)
+    assert found.shape == (2, 9)
+    for b, c in product(range(2), range(3)):
+        rows = features[b, c].tolist()
+        pixels = [v for row in rows for v in row]
+        middle = [rows[i][j] for i in (6, 7, 8, 9) for j in (3, 4)]  # a quarter of the height and of the width
+        expected = sum(pixels) / 128, max(pixels), sum(middle) / 8
+        assert found[b, [c, 3 + c, 6 + c]].tolist() == pytest.approx(expected, abs=1e-5)
+    for size in ((1, 1), (1, 2), (2, 3)):
+        assert bool(summary(torch.ones(1, 4, *size)).eq(1).all()), "of the smallest maps too"
+
+
+def test_summarising_leaves_the_features_as_they_are_and_every_level_has_a_say() -> None:
+    net = awake(2)
+    image, _, _ = inputs(3, 1, 2)
+    with torch.no_grad():
+        maps, seen = net.encode_and_summarise(image)
+        levels = net.encoder(torch.nn.functional.pixel_unshuffle(2 * image - 1, 2))
+        for ours, theirs in zip(maps, net.encode(image), strict=True):
+            assert torch.equal(ours, theirs)
+    assert seen.shape == (3, net.summary_width)
+    for part, level in zip(seen.split([3 * level.shape[1] for level in levels], 1), levels, strict=True):
+        torch.testing.assert_close(part[:, : level.shape[1]], level.mean((2, 3)))
+    other = paper.PaperUNet("tiny")
+    assert other.summary_width == 0
+    with pytest.raises(ValueError, match="preset: expected a network that summarises the image, such as fast, found"):
+        other.encode_and_summarise(image)
 
 
 # --- each mask for itself --------------------------------------------------------------------------------------------

@@ -36,11 +36,17 @@ def result_2d(
         "geometry": Geometry("png", (Path("a.png"),), size),
         "raters": marked,
         "notes": ("real readers, simulated CT",),
-        "samples": samples,
+        "pool": samples,
         "targets": targets,
         "settings": SETTINGS,
     }
     return Result(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+def chosen_2d(rule: str = "representative", chosen: tuple[int, ...] = (5, 2, 7, 0), **changes: object) -> Result:
+    """A set of 4 masks out of a pool of 16."""
+    more = {"set": rule, "pool": 16, "samples": len(chosen)}
+    return result_2d(chosen=chosen, settings={**SETTINGS, **more}, **changes)  # type: ignore[arg-type]
 
 
 def blob(size: tuple[int, int], rng: np.random.Generator) -> np.ndarray:
@@ -65,7 +71,7 @@ def volume_result(
         image=(image[None] / 100).astype(np.float32),
         spacing=spacing,
         geometry=geometry or Geometry("array", shape=image.shape),
-        samples=np.stack([image > threshold(i) for i in range(n)])[:, None].astype(np.uint8),
+        pool=np.stack([image > threshold(i) for i in range(n)])[:, None].astype(np.uint8),
         targets=("whole tumour",),
         settings=SETTINGS,
     )

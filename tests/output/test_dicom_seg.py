@@ -79,6 +79,13 @@ def test_it_refers_to_the_source_and_says_what_each_segment_is(tmp_path: Path):
     other = replace(result, settings={**result.settings, "seed": 4})
     third = [pydicom.dcmread(path).SOPInstanceUID for path in exports.write(other, tmp_path, ["dicom-seg"])]
     assert len({*again, *third}) == 4
+    # of a set, the shares and the representatives are those of its pool
+    of_set = replace(result, chosen=(2, 0), settings={**result.settings, "set": "representative", "pool": 4})
+    for before, path in zip((binary, fractional), exports.write(of_set, tmp_path, ["dicom-seg"]), strict=True):
+        after = pydicom.dcmread(path)
+        assert after.PixelData == before.PixelData
+        assert after.ContentDescription == "4 samples, not for clinical use"
+        assert [of.SegmentLabel for of in after.SegmentSequence] == [of.SegmentLabel for of in before.SegmentSequence]
 
 
 def test_nothing_found_is_a_valid_answer(tmp_path: Path):
@@ -150,7 +157,7 @@ def test_the_real_series(tmp_path: Path, shared_data: Path):
     (headers,) = headers_by_series(shared_data / "layouts/lidc_dicom").values()
     made = file_result(*(header.path for header in headers[2:7]), n=1)
     samples = np.stack([made.image[0] * 100 > level for level in (-100, 0, 100, 200)])[:, None].astype(np.uint8)
-    result = replace(made, samples=samples)
+    result = replace(made, pool=samples)
     written = exports.write(result, tmp_path, ["dicom-seg"])
     paths = sorted(result.geometry.paths, key=lambda path: path.name)
     images = [pydicom.dcmread(path) for path in paths]

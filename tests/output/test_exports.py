@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from made_results import SETTINGS, result_2d, volume_result
+from made_results import SETTINGS, chosen_2d, result_2d, volume_result
 from PIL import Image
 
 from berdiff.data.images import read_mask
@@ -64,6 +64,27 @@ def test_json_holds_what_was_measured_and_how(tmp_path: Path):
     facts = json.loads((tmp_path / "result.json").read_text(), parse_constant=pytest.fail)
     assert facts["spacing_mm"] == [None, None]
     assert facts["measurements"]["nodule"]["area"]["unit"] == "px^2"
+
+
+def test_of_a_pool_the_set_is_written_and_all_else_is_of_the_pool(tmp_path: Path):
+    result, whole = chosen_2d(), result_2d()
+    kinds = ["samples", "saliency", "variance", "mask", "contours", "representatives", "overlay", "json"]
+    written = exports.write(result, tmp_path / "set", kinds)
+    exports.write(whole, tmp_path / "pool", kinds)
+    assert len(list((tmp_path / "set/samples").iterdir())) == 4
+    for number, place in enumerate((5, 2, 7, 0), 1):
+        np.testing.assert_array_equal(read_mask(tmp_path / f"set/samples/sample-{number}.png"), whole.samples[place, 0])
+    facts, of_pool = (json.loads((tmp_path / name / "result.json").read_text()) for name in ("set", "pool"))
+    assert [facts[name] for name in ("set", "samples", "pool", "chosen")] == ["representative", 4, 16, [6, 3, 8, 1]]
+    assert [of_pool[name] for name in ("set", "samples", "pool", "chosen")] == ["independent", 16, 16, None]
+    for name in ("measurements", "representatives", "contours", "shape"):
+        assert facts[name] == of_pool[name]
+    others = [
+        path.relative_to(tmp_path / "set") for path in written if path.suffix == ".png" and "sample-" not in path.name
+    ]
+    assert len(others) == 3 + 3 + 3 + 1
+    for path in others:
+        assert (tmp_path / "set" / path).read_bytes() == (tmp_path / "pool" / path).read_bytes(), path
 
 
 def test_several_targets_are_told_apart_by_name(tmp_path: Path):

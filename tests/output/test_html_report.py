@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
-from made_results import result_2d, volume_result
+from made_results import chosen_2d, result_2d, volume_result
 from PIL import Image
 
 from berdiff.inference.result import Result
@@ -105,6 +105,24 @@ def test_figures_and_words():
         assert f"{percent(found.frequency)} of samples" in seen.words
     for words in ("what it is", "0.123", "real readers, simulated CT", "Not for clinical use.", "sample 1: nothing"):
         assert words in seen.words
+
+
+def test_a_set_is_told_from_the_pool_it_stands_for():
+    result, whole = chosen_2d(), result_2d()
+    _, seen = shown(result)
+    assert "4 masks chosen to represent 16 samples, model tiny, ddim" in seen.words  # and again above the masks
+    assert seen.words.count("4 masks chosen to represent 16 samples") == 2
+    assert "summary of 16 samples" in seen.words
+    assert "A finding in 93.8 % of the samples." in seen.words
+    found = [filled(str(a["d"]), (20, 24)) for a in seen.all("path")]
+    medoids = [of.mask[0] for of in whole.representatives()]
+    expected = [*whole.contours()[:, 0], *medoids, *whole.samples[[5, 2, 7], 0]]  # the last of the set is empty
+    expected = [mask for mask in expected if mask.any()]
+    assert len(found) == len(expected)
+    for outline, mask in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(outline, mask)
+    _, seen = shown(chosen_2d("systematic", tuple(range(20)), n=40))
+    assert "the first 16 of 20 masks spread evenly by area over 40 samples" in seen.words
 
 
 def test_no_name_gets_out_of_its_place():

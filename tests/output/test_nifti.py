@@ -169,7 +169,7 @@ def test_a_real_brats_case(tmp_path: Path, shared_data: Path):
         image=file.values / np.float32(4),
         spacing=file.spacing,
         geometry=file.geometry,
-        samples=np.stack([labels > 0, labels == 4])[:, None].astype(np.uint8),
+        pool=np.stack([labels > 0, labels == 4])[:, None].astype(np.uint8),
         targets=("tumour",),
     )
     (written,) = exports.write(result, tmp_path, ["samples"])

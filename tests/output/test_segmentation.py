@@ -135,6 +135,19 @@ def test_other_settings_or_another_file_of_the_same_name_are_refused(pictures, t
     assert "p1: expected the results of" in failed["p1"]
 
 
+def test_a_set_is_the_same_however_it_is_batched_and_a_pool_that_is_not_used_binds_nobody(pictures, tmp_path):
+    chosen = {"set": "representative", "pool": 6}
+    segment(pictures, tmp_path / "a", **chosen)
+    segment([pictures / "p0.png"], tmp_path / "b", batch_size=1, **chosen)
+    segment(pictures, tmp_path / "b", batch_size=3, reverse=True, **chosen)
+    assert tree(tmp_path / "a") == tree(tmp_path / "b")
+    segment(pictures, tmp_path / "c")
+    assert segment(pictures, tmp_path / "c", pool=5).skipped == [f"p{i}" for i in range(7)]
+    for changes, message in [({**chosen, "pool": 7}, "pool: there 6, now 7"), ({}, "set: there 'representative', now")]:
+        with pytest.raises(InputError, match=message):
+            segment(pictures, tmp_path / "a", **changes)
+
+
 def test_bad_files_fail_alone_and_are_counted(pictures, tmp_path):
     (pictures / "letter.png").write_text("Dear sir")
     Image.fromarray(np.zeros((16, 16, 3), np.uint8) + np.arange(3, dtype=np.uint8)).save(pictures / "colour.png")

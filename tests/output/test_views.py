@@ -12,6 +12,7 @@ from berdiff.output.tiles import edges, result_tiles
 from berdiff.output.views import close_up
 
 
+@settings(deadline=None)
 @given(arrays(np.uint8, st.tuples(st.integers(1, 7), st.integers(1, 7)), elements=st.integers(0, 1)))
 def test_edges_are_the_sides_between_inside_and_outside(mask: np.ndarray):
     expected = set()
@@ -40,14 +41,14 @@ def test_the_view_cuts_nothing_off(size: tuple[int, int], where: tuple[float, fl
     samples = np.zeros((2, 1, *size), np.uint8)
     first = [int(share * (length - 20)) for share, length in zip(where, size, strict=True)]
     samples[1, 0, first[0] : first[0] + 5 + more, first[1] : first[1] + 20] = 1
-    close = close_up(replace(result_2d(n=2, size=size), samples=samples))
+    close = close_up(replace(result_2d(n=2, size=size), pool=samples))
     assert close.result.samples.sum() == samples.sum()
     np.testing.assert_array_equal(close.plane[:, *close.box], close.result.image)
 
 
 def test_the_view_is_the_region_that_was_segmented():
     result = result_2d(size=(100, 120), roi=((30, 94), (20, 84)))
-    empty = replace(result, samples=np.zeros_like(result.samples))
+    empty = replace(result, pool=np.zeros_like(result.pool))
     assert close_up(empty).box == (slice(30, 94), slice(20, 84))
     close = close_up(result)  # its masks lie above the region: they are shown all the same
     assert close.result.samples.sum() == result.samples.sum()

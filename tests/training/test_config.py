@@ -48,6 +48,8 @@ def test_every_field_is_a_flag() -> None:
         "model.sampler.spacing": "quadratic",
         "model.sampler.last_step": "sample",
         "model.sampler.noise": "shared",
+        "optim.kind": "sgd",
+        "optim.momentum": 0.9,
         "optim.decay": "cosine",
         "engine.precision": "bf16-mixed",
         "data.store": "s",
@@ -90,6 +92,7 @@ def test_a_setting_out_of_bounds_is_one_sentence_with_its_flag() -> None:
         ("optim.lr", -1.0, "at least 0.0"),
         ("optim.lr", float("nan"), "a finite number"),
         ("optim.clip_norm", 0.0, "more than 0.0"),
+        ("optim.momentum", 1.0, "less than 1.0"),
         ("optim.ema_decay", 1.0, "less than 1.0"),
         ("loop.batch_size", 0, "at least 1"),
         ("loop.keep", 1, "at least 2"),
@@ -106,7 +109,11 @@ def test_a_setting_out_of_bounds_is_one_sentence_with_its_flag() -> None:
 def test_settings_that_do_not_go_together() -> None:
     optim = CONFIG.optim
     for bad, words in (
-        (replace(CONFIG, optim=replace(optim, decay="cosine")), "a number of steps with --optim.decay cosine"),
+        (replace(CONFIG, optim=replace(optim, decay="cosine")), "a number of steps with --optim.decay cosine or poly"),
+        (replace(CONFIG, optim=replace(optim, decay="poly")), "a number of steps with --optim.decay cosine or poly"),
+        (replace(CONFIG, optim=replace(optim, kind="sgd")), "^--optim.momentum: expected a number .* None with sgd$"),
+        (replace(CONFIG, optim=replace(optim, momentum=0.9)), "None otherwise, found 0.9 with adamw$"),
+        (replace(CONFIG, optim=replace(optim, nesterov=True)), "^--optim.nesterov: expected it with --optim.kind sgd"),
         (replace(CONFIG, optim=replace(optim, decay_steps=9)), "and None otherwise"),
         (
             replace(CONFIG, optim=replace(optim, decay="cosine", decay_steps=5, warmup_steps=5)),

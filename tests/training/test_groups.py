@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import fakes
 from berdiff.errors import InputError
 from berdiff.methods.base import ParameterGroup
 from berdiff.training import checkpoint
@@ -103,6 +104,51 @@ def test_learning_rate_is_what_torch_schedules() -> None:
         assert learning_rate(config, step) == pytest.approx(optimizer.param_groups[0]["lr"], abs=1e-12)
     assert learning_rate(config, 1000) == 0
     assert learning_rate(OptimConfig(lr=0.3), 1) == learning_rate(OptimConfig(lr=0.3), 10**6) == 0.3
+
+
+def test_poly_is_what_torch_schedules() -> None:
+    config = OptimConfig(lr=0.3, warmup_steps=2, decay="poly", decay_steps=12)
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.3)
+    poly = torch.optim.lr_scheduler.PolynomialLR(optimizer, total_iters=10, power=0.9)
+    assert learning_rate(config, 1) == 0.15
+    for step in range(3, 13):
+        optimizer.step()
+        poly.step()
+        assert learning_rate(config, step) == pytest.approx(optimizer.param_groups[0]["lr"], abs=1e-12)
+    assert learning_rate(config, 1000) == 0
+
+
+@pytest.mark.parametrize("nesterov", [False, True])
+def test_sgd_is_momentum_written_out_and_resumes_to_the_same_bits(store: Path, tmp_path: Path, nesterov: bool) -> None:
+    optim = OptimConfig(kind="sgd", lr=0.1, weight_decay=0.01, momentum=0.9, nesterov=nesterov, ema_decay=0.5)
+    config = replace(without_validation(small_config(store, fakes.StandIn(), max_steps=8)), optim=optim)
+    trainer = open_trainer(config, Path())
+    batches = trainer.batches.after(0)
+    parameter = next(trainer.segmenter.parameters())
+    value, velocity = parameter.detach().double(), 0
+    parameter.register_post_accumulate_grad_hook(lambda p: gradients.append(p.grad.double()))
+    for step in range(1, 5):
+        gradients: list[torch.Tensor] = []
+        trainer.step(step, next(batches))
+        gradient = sum(gradients) + 0.01 * value
+        velocity = 0.9 * velocity + gradient
+        value = value - 0.1 * (gradient + 0.9 * velocity if nesterov else velocity)
+        torch.testing.assert_close(parameter.detach().double(), value, rtol=1e-5, atol=1e-6)
+
+    train(config, tmp_path / "whole")
+    train(replace(config, loop=replace(config.loop, max_steps=4)), tmp_path / "twice")
+    train(config, tmp_path / "twice")
+    last = [checkpoint.read(tmp_path / name / "checkpoints/step-00000008").tensors for name in ("whole", "twice")]
+    assert any(name.endswith("/momentum_buffer") for name in last[0]["optimizer"])
+    for part, tensors in last[0].items():
+        assert all(torch.equal(value, last[1][part][name]) for name, value in tensors.items())
+
+
+def test_groups_with_betas_need_adamw(store: Path) -> None:
+    config = small_config(store)
+    config = replace(config, optim=replace(config.optim, kind="sgd", momentum=0.9))
+    with pytest.raises(InputError, match=r"^--optim.kind: expected adamw for a method whose .* betas, found sgd"):
+        open_trainer(without_validation(config), Path())
 
 
 def test_a_run_begins_from_other_weights_and_keeps_its_own_settings(store: Path, tmp_path: Path) -> None:

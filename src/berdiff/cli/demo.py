@@ -44,7 +44,7 @@ class Demo:
         from berdiff.inference.model import load
 
         keep_freed_memory()
-        settings = SegmentSettings(self.samples, self.seed, self.sampler)
+        settings = SegmentSettings(self.samples, self.seed, sampler=self.sampler)
         model = load(self.model, self.device)
         model.check(settings)
         print(f"device: {model.device}\nopening the embedded data (made on first use) ...", file=sys.stderr, flush=True)

@@ -45,13 +45,15 @@ class Evaluate(ModelOnStore):
     """Evaluate a model on a split of a store. Interrupted, the same command resumes."""
 
     sampler: OmitArgPrefixes[SamplerOptions] = field(default_factory=SamplerOptions)  # pyright: ignore
+    """how masks are sampled; what is not given is the model's own"""
 
 
 def command(argv: list[str]) -> None:
     options = tyro.cli(Evaluate, args=argv, prog="berdiff evaluate", config=(tyro.conf.FlagCreatePairsOff,))
 
     from berdiff.evaluation.evaluate import evaluate
-    from berdiff.evaluation.layout import captions, show, tables_of
+    from berdiff.evaluation.layout import show
+    from berdiff.evaluation.report import captions, tables_of
 
     model, store = options.open()
     settings = replace(options.settings, sampler=choose_sampler(model.segmenter, options.sampler))

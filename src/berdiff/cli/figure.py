@@ -1,16 +1,17 @@
 """berdiff figure NAME: the figures of the paper, and what sampling costs."""
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
 import tyro
-from tyro.conf import Positional, subcommand
+from tyro.conf import OmitArgPrefixes, Positional, subcommand
 
 from berdiff.display import progress
 from berdiff.errors import InputError
 from berdiff.memory import keep_freed_memory
+from berdiff.methods.sampling import SamplerOptions
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Toy:
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of sampling over masks and over steps, in one run. Run nothing else meanwhile."""
+    """The cost of sampling over masks and over steps beside one pass of a U-net. Run nothing else meanwhile."""
 
     out: Path = Path("out/cost")  # folder for cost.png and cost.csv
     model: str = "lidc-readers"  # name of bundled weights, model folder or folder of a run
@@ -89,13 +90,66 @@ class Examples:
         from berdiff.experiments.examples import make_examples, plot_examples
         from berdiff.inference.model import load
 
-        if self.out.suffix != ".png":
-            raise InputError(f"--out: expected a name ending in .png, found {self.out}")
+        _expect_png(self.out)
         store, models = open_store(self.data), [load(model, self.device) for model in self.models]
         examples = make_examples(models, store, self.cases, self.samples, self.seed)
         print(f"device: {models[0].device}", file=sys.stderr)
         plot_examples(examples, self.out, store, self.samples, self.variance)
         print(self.out)
+
+
+@dataclass(frozen=True)
+class Process:
+    """The forward chain of a mask and the diverse reverse chains of its image (figure 1)."""
+
+    out: Path = Path("out/process.png")  # picture to write, a .png
+    model: str = "lidc"  # run, model folder or name of bundled weights, of a Bernoulli diffusion
+    data: str | None = None  # prepared store; default: the embedded one
+    case: str | None = None  # name of a case of the store; default: the first of one seeded order
+    chains: int = 4  # reverse chains
+    seed: int = 0  # seed of the case, of the noise and of the samples
+    device: str = "auto"  # auto, cpu, cuda, cuda:1, mps, ...
+    sampler: OmitArgPrefixes[SamplerOptions] = field(default_factory=SamplerOptions)  # pyright: ignore
+
+    def run(self) -> None:
+        from berdiff.data.store import open_store
+        from berdiff.experiments.process import plot_process, run_process
+        from berdiff.inference.model import load
+
+        _expect_png(self.out)
+        model, store = load(self.model, self.device), open_store(self.data)
+        print(f"device: {model.device}", file=sys.stderr)
+        plot_process(run_process(model, store, self.chains, self.case, self.seed, self.sampler), self.out)
+        print(self.out)
+
+
+@dataclass(frozen=True)
+class Frontier:
+    """GED, Dice or another metric against the seconds for the masks of an image, one point per evaluation."""
+
+    evaluations: Annotated[Positional[tuple[Path, ...]], tyro.conf.arg(metavar="EVALUATION ...")]
+    """finished folders of `berdiff evaluate`, of the same data"""
+    models: tuple[str, ...] = ()
+    """their models in the same order: seconds are then measured here, side by side (run nothing else meanwhile);
+    without them, those that the evaluations recorded are taken"""
+    metric: str = "ged_16"  # metric of metrics.json: ged_16, hm_iou_16, dice_slice, dice_patient, ...
+    out: Path = Path("out/frontier")  # folder for frontier.png and frontier.csv
+    repeats: int = 3  # number of measurements, whose median counts
+    device: str = "auto"  # auto, cpu, cuda, cuda:1, mps, ...
+
+    def run(self) -> None:
+        from berdiff.experiments.frontier import make_frontier, write_frontier
+        from berdiff.inference.model import load
+
+        models = [load(model, self.device) for model in self.models]
+        with progress("measuring") as update:
+            frontier = make_frontier(self.evaluations, models, self.metric, self.repeats, update)
+        print(f"{write_frontier(frontier, self.out)}\nfigure: {self.out / 'frontier.png'}")
+
+
+def _expect_png(out: Path) -> None:
+    if out.suffix != ".png":
+        raise InputError(f"--out: expected a name ending in .png, found {out}")
 
 
 LIDC = Examples(("lidc",), None, Path("out/examples-lidc.png"), 2, False)
@@ -104,13 +158,15 @@ Figure = (
     Toy
     | Cost
     | Curves
+    | Process
+    | Frontier
     | Annotated[Examples, subcommand("examples-lidc", default=LIDC)]
     | Annotated[Examples, subcommand("examples-brats", default=BRATS)]
 )
 
 
 def command(argv: list[str]) -> None:
-    about = "Plot a figure of the paper, or what sampling costs."
+    about = "Plot a figure of the paper, or what sampling costs and gives."
     config = (tyro.conf.FlagCreatePairsOff,)
     options = tyro.cli(Figure, args=argv, prog="berdiff figure", description=about, config=config)  # type: ignore[arg-type]
     keep_freed_memory()

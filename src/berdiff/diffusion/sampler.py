@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, fields
 from itertools import pairwise
-from typing import Annotated, Literal, get_args, get_type_hints
+from typing import Annotated, Literal, get_args, get_origin, get_type_hints
 
 from typing_extensions import Doc
 
@@ -10,6 +10,7 @@ Posterior = Literal["soft", "marginal"]
 Spacing = Literal["uniform", "quadratic"]
 LastStep = Literal["threshold", "sample"]
 Noise = Literal["independent", "shared"]
+Views = Literal[1, 2, 4]
 
 
 @dataclass(frozen=True)
@@ -23,14 +24,15 @@ class Sampler:
     spacing: Annotated[Spacing, Doc("of the steps, where only their number is given")] = "uniform"
     last_step: Annotated[LastStep, Doc("threshold the last estimate (paper), or sample it")] = "threshold"
     noise: Annotated[Noise, Doc("one random number per pixel (paper), or one per mask")] = "independent"
+    views: Annotated[Views, Doc("mirrored views of the image; each mask is drawn from a random one")] = 1
 
     def __post_init__(self) -> None:
         hints = get_type_hints(type(self))
         for field in fields(self):
             allowed = get_args(hints[field.name])
-            if isinstance(allowed[0] if allowed else None, str) and getattr(self, field.name) not in allowed:
-                found = getattr(self, field.name)
-                raise ValueError(f"{field.name}: expected one of {', '.join(allowed)}, found {found!r}")
+            found = getattr(self, field.name)
+            if get_origin(hints[field.name]) is Literal and found not in allowed:
+                raise ValueError(f"{field.name}: expected one of {', '.join(map(str, allowed))}, found {found!r}")
         if not 0 <= self.sigma <= 1:
             raise ValueError(f"sigma: expected a share of the maximum in [0, 1], found {self.sigma}")
 

@@ -23,6 +23,7 @@ class Step:
     total: int
     t: int
     s: int
+    y_t: Tensor
     y_s: Tensor
     y0_hat: Tensor
 
@@ -43,7 +44,8 @@ def sample(
     y = y_T
     grid = time_grid(kernel.schedule.T, sampler.steps, sampler.spacing)
     for index, (t, s) in enumerate(pairwise(grid)):
-        y, y0_hat = kernel.step(sampler, estimate(y, t), y, t, s, generators)
+        y_t = y
+        y, y0_hat = kernel.step(sampler, estimate(y_t, t), y_t, t, s, generators)
         if callback is not None:
-            callback(Step(index, len(grid) - 1, t, s, y, y0_hat))
+            callback(Step(index, len(grid) - 1, t, s, y_t, y, y0_hat))
     return kernel.to_mask(y)

@@ -7,7 +7,8 @@ LEVEL = 0.95
 
 
 Figure = dict[str, float | None]
-"""value: a mean over units (slices, volumes or patients); low, high: its 95 % interval, None with one patient only."""
+"""value: a mean over units (slices, volumes or patients), None where there is none; low, high: its 95 % interval, None
+with one patient only."""
 
 
 class PatientBootstrap:
@@ -20,17 +21,29 @@ class PatientBootstrap:
         # how often each patient is drawn in each resample (resamples, patients)
         self.times = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), size=resamples)
 
-    def means(self, values: np.ndarray, patients: np.ndarray) -> np.ndarray:
-        """The mean of `values` in each resample `(resamples,)`; `patients` names the patient of each value."""
+    def totals(self, values: np.ndarray, patients: np.ndarray) -> np.ndarray:
+        """The sums of `values` `(N, F)` in each resample `(resamples, F)`; `patients` names the patient of each row."""
         index = np.searchsorted(self.patients, patients)
-        total = np.bincount(index, values, minlength=len(self.patients))
-        units = np.bincount(index, minlength=len(self.patients))
-        return (self.times @ total) / (self.times @ units)
+        of_patient = np.zeros((len(self.patients), values.shape[1]))
+        np.add.at(of_patient, index, values)
+        return self.times @ of_patient
+
+    def means(self, values: np.ndarray, patients: np.ndarray) -> np.ndarray:
+        """The mean of `values` `(N,)` in each resample `(resamples,)`; NaN where it has none of their patients."""
+        total, units = self.totals(np.stack([values, np.ones_like(values)], 1), patients).T
+        return total / np.where(units > 0, units, np.nan)
 
     def estimate(self, values: np.ndarray, patients: np.ndarray) -> Figure:
-        """The mean of all values and the interval of the resampled means."""
-        value = float(values.mean())
-        if len(self.patients) < 2:
-            return {"value": value, "low": None, "high": None}
-        low, high = np.quantile(self.means(values, patients), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+        """The mean of all values that are not NaN, and the interval of the resampled means."""
+        known = ~np.isnan(values)
+        if not known.any():
+            return {"value": None, "low": None, "high": None}
+        return self.interval(float(values[known].mean()), self.means(values[known], patients[known]))
+
+    def interval(self, value: float, resampled: np.ndarray) -> Figure:
+        """A value, None for NaN, with the interval of what the resamples have in its place."""
+        resampled = resampled[~np.isnan(resampled)]
+        if np.isnan(value) or len(self.patients) < 2 or not len(resampled):
+            return {"value": None if np.isnan(value) else value, "low": None, "high": None}
+        low, high = np.quantile(resampled, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
         return {"value": value, "low": float(low), "high": float(high)}

@@ -1,18 +1,19 @@
 """Several evaluations on the cases they share: differences with a paired bootstrap over patients."""
 
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from berdiff.data.describe import expect
+from berdiff.data.describe import by, expect
 from berdiff.errors import InputError
 from berdiff.evaluation.bootstrap import Figure, PatientBootstrap
 from berdiff.evaluation.evaluation_folder import read_result
 from berdiff.evaluation.layout import TextTable, interval, number
-from berdiff.evaluation.per_case import TEXT, TIME, Columns, from_csv, higher_is_better, label, take, units
+from berdiff.evaluation.per_case import NO_DIRECTION, TEXT, Columns, from_csv, higher_is_better, label, take, units
+from berdiff.evaluation.scores import RATERS
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +45,7 @@ def compare_evaluations(evaluations: list[Evaluation], seed: int = 0) -> dict[st
     rows = []
     for other in others:
         found = units(other.columns)
-        for metric in (m for m in base if m in found):
+        for metric in (m for m in base if m in found and m not in RATERS):
             (a, patients), (b, _) = base[metric], found[metric]
             difference = bootstrap.estimate(b - a, patients)
             row = {"metric": metric, "first": first.name, "other": other.name, "difference": difference}
@@ -68,7 +69,7 @@ def comparison_table(comparison: dict[str, Any]) -> TextTable:
         body.append([label(metric), first, number(against[0]["first_value"]), "", "", ""])
         for row in against:
             difference = row["difference"]
-            verdict = "" if metric == TIME else row["better"] or "undecided"
+            verdict = "" if metric in NO_DIRECTION else row["better"] or "undecided"
             values = [number(row["other_value"]), number(difference["value"]), interval(difference), verdict]
             body.append(["", row["other"], *values])
     return ["", "evaluation", "value", f"minus {first}", "95 % interval", "better"], body
@@ -88,7 +89,12 @@ def average(evaluations: list[Evaluation], name: str) -> Evaluation:
 
 
 def _shared(evaluations: list[Evaluation]) -> list[Evaluation]:
-    """Only the cases (and targets) that all have, in one order; the raters' masks must be the same ones."""
+    """Only the cases (and targets) that all have, in one order; the raters' masks must be the same ones, and whole."""
+    for first, other in pairwise(evaluations):
+        sizes = [e.result["data"]["size"] for e in (first, other)]
+        if None not in sizes and sizes[0] != sizes[1]:
+            found = f"{by(sizes[0])} and {by(sizes[1])}: before format 3 they were on the crop alone, so evaluate again"
+            raise InputError(f"{first.name} and {other.name}: expected figures on images of one size, found {found}")
     keys = [list(zip(e.columns["case"], e.columns["target"], strict=True)) for e in evaluations]
     common = sorted(set(keys[0]).intersection(*keys[1:]))
     expect(common, " and ".join(e.name for e in evaluations), "cases in common")
@@ -104,15 +110,15 @@ def _shared(evaluations: list[Evaluation]) -> list[Evaluation]:
         for column in ("patient", "volume", "raters", "pixels_majority"):
             same &= first[column] == other.columns[column]
         for case in first["case"][~same]:
-            found = f"other ones for the case {case}: another store or crop"
+            found = f"other ones for the case {case}: another store, or the crop alone (before format 3)"
             raise InputError(f"{out[0].name} and {other.name}: expected the same raters' masks, found {found}")
     return out
 
 
 def _better(metric: str, difference: Figure, first: str, other: str) -> str | None:
-    """Which is better where the interval leaves out 0; None where it does not, or for times (machines differ)."""
+    """Which is better where the interval leaves out 0; None where it does not, or no direction is the better one."""
     low, high = difference["low"], difference["high"]
-    if metric == TIME or low is None or high is None or low <= 0 <= high:
+    if metric in NO_DIRECTION or low is None or high is None or low <= 0 <= high:
         return None
     return other if (low > 0) == higher_is_better(metric) else first
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from berdiff.data.input_spec import Size
 from berdiff.diffusion.random import sample_generators
 from berdiff.diffusion.sampler import Sampler
 from berdiff.errors import InputError
@@ -19,13 +20,28 @@ def sample_cases(
     sampler: Sampler | None = None,
     seed: int = 0,
     device: torch.device | str = "cpu",
+    crop: Size | None = None,
 ) -> Tensor:
     """n masks for each image `(B, C, H, W)`: `(B, n, K, H, W)` uint8 on the CPU; `sampler` None is the model's own.
 
-    A sample depends on the seed, the case's name and its number alone, not on the batch or the order.
+    `crop` is the centre that the model sees; outside it the masks are empty. None: it sees all. A sample depends on
+    the seed, the case's name and its number alone, not on the batch or the order.
     """
-    generators = sample_generators(seed, names, n, device)
+    size, generators = images.shape[-2:], sample_generators(seed, names, n, device)
+    rows, columns = (_middle(have, want) for have, want in zip(size, crop or size, strict=True))
     try:
-        return segmenter.sample(images.to(device), n, generators, sampler).cpu()
+        seen = images[..., rows, columns].contiguous().to(device)
+        samples = segmenter.sample(seen, n, generators, sampler).cpu()
     except ValueError as error:  # what a method raises where channels, size or steps do not fit
         raise InputError(f"the model cannot sample these images: {error}") from error
+    if samples.shape[-2:] == size:
+        return samples
+    whole = samples.new_zeros(*samples.shape[:-2], *size)
+    whole[..., rows, columns] = samples
+    return whole
+
+
+def _middle(have: int, want: int) -> slice:
+    """The `want` places in the middle of `have`, as `data.augment.crop` takes them."""
+    first = (have - want) // 2
+    return slice(first, first + want)

@@ -10,7 +10,6 @@ import numpy as np
 import torch
 
 from berdiff import __version__, schema
-from berdiff.data.augment import crop
 from berdiff.data.case import Progress
 from berdiff.data.describe import expect
 from berdiff.data.store import Store
@@ -18,12 +17,15 @@ from berdiff.data.subset import choose_cases
 from berdiff.evaluation.bootstrap import LEVEL, RESAMPLES, PatientBootstrap
 from berdiff.evaluation.core import sample_cases
 from berdiff.evaluation.evaluation_folder import FORMAT, EvaluationFolder, References
-from berdiff.evaluation.layout import markdown
+from berdiff.evaluation.over_cases import finding_figures, rater_parity
 from berdiff.evaluation.per_case import TIME, Columns, summarise, take
 from berdiff.evaluation.published import paper_row
-from berdiff.evaluation.scores import Scores, reference_scores, score_samples
+from berdiff.evaluation.references import reference_scores
+from berdiff.evaluation.report import markdown
+from berdiff.evaluation.scores import Scores, choose_sets, score
 from berdiff.evaluation.settings import EvaluationSettings
 from berdiff.inference.model import Model
+from berdiff.metrics import Pairs, Votes
 
 NOT_SETTINGS = ("model", "weights_sha256", "data_sha256")
 
@@ -57,9 +59,10 @@ def evaluate(
 
 
 def completed(settings: EvaluationSettings, model: Model, store: Store) -> EvaluationSettings:
-    """The settings, checked, with the model's own sampler and crop where none are given, and its device."""
+    """The settings, checked, with the model's own sampler and crop where none are given, its device and the pool."""
     settings = replace(
         settings,
+        pool=settings.drawn,
         sampler=settings.sampler or model.segmenter.sampler,
         crop=model.crop if settings.crop is None else settings.crop,
         device=model.device,
@@ -80,20 +83,23 @@ def identity(model: Model, store: Store, settings: EvaluationSettings) -> dict[s
 def _one_batch(
     model: Model, store: Store, indices: np.ndarray, settings: EvaluationSettings
 ) -> tuple[Columns, References, torch.Tensor | None]:
-    size = store.size if settings.crop is None else (settings.crop, settings.crop)
-    image, mask = (torch.from_numpy(np.ascontiguousarray(crop(array, size))) for array in store.read(indices))
+    image, mask = (torch.from_numpy(array) for array in store.read(indices))
     cases = {name: getattr(store.cases, name)[indices] for name in ("case", "patient", "volume", "raters")}
     raters, names = torch.from_numpy(cases["raters"]), cases["case"].tolist()
-    n, seed = settings.samples, settings.seed
+    n, rule, seed = settings.samples, settings.set, settings.seed
+    crop = None if settings.crop is None else (settings.crop, settings.crop)
     started = time.perf_counter()
-    samples = sample_cases(model.segmenter, image, names, n, settings.sampler, seed, settings.device)
+    pool = sample_cases(model.segmenter, image, names, settings.pool, settings.sampler, seed, settings.device, crop)
     seconds = (time.perf_counter() - started) / len(indices)
+    pairs = Pairs.of(pool, mask, raters)
+    sets = choose_sets(pool, pairs, n, rule, names, seed)
     columns: Columns = {name: np.repeat(values, len(store.targets)) for name, values in cases.items()}
     columns["target"] = np.array([*store.targets] * len(indices), dtype=object)
-    columns |= _flat(score_samples(samples, mask, raters))
+    columns |= _flat(score(pairs, Votes.of(pool, mask, raters), sets))
     columns[TIME] = np.full(len(columns["case"]), seconds)
-    references = {kind: _flat(scores) for kind, scores in reference_scores(mask, raters, names, n, seed).items()}
-    return columns, references, samples if settings.save_samples else None
+    references = reference_scores(mask, raters, names, n, seed, rule, settings.pool)
+    kept = pool[torch.arange(len(pool))[:, None], torch.from_numpy(sets[n])] if settings.save_samples else None
+    return columns, {kind: _flat(scores) for kind, scores in references.items()}, kept
 
 
 def _flat(scores: Scores) -> Columns:
@@ -105,7 +111,7 @@ def _result(columns: Columns, references: References, store: Store, asked: dict[
     """What metrics.json holds."""
     patients = columns["patient"]
     bootstrap = PatientBootstrap(patients, asked["seed"])
-    several = store.targets if len(store.targets) > 1 else ()
+    of_target = {name: take(columns, columns["target"] == name) for name in store.targets}
     return {
         "format": FORMAT,
         "berdiff": __version__,
@@ -114,19 +120,24 @@ def _result(columns: Columns, references: References, store: Store, asked: dict[
         "settings": {name: value for name, value in asked.items() if name not in ("job", *NOT_SETTINGS)},
         "data": {
             "source": store.manifest.source,
+            "size": list(store.size),
             "cases": len(columns["case"]) // len(store.targets),
+            "cases_of_several_raters": int((columns["raters"] > 1).sum()) // len(store.targets),
             "patients": len(bootstrap.patients),
             "targets": list(store.targets),
             "notes": list(store.notes),
         },
         "interval": {"level": LEVEL, "over": "patients", "resamples": RESAMPLES},
         "metrics": summarise(columns, bootstrap),
-        "by_target": {name: summarise(take(columns, columns["target"] == name), bootstrap) for name in several},
+        "by_target": {k: summarise(own, bootstrap) for k, own in of_target.items()} if len(of_target) > 1 else {},
+        "rater_parity": rater_parity(columns, bootstrap),
+        "finding": {k: finding_figures(own, bootstrap) for k, own in of_target.items()},
         "references": {
             # their Dice is by slice: they have no volumes of their own
             kind: {
                 "dice_slice" if name == "dice" else name: bootstrap.estimate(values, patients)
                 for name, values in scores.items()
+                if not np.isnan(values).all()
             }
             for kind, scores in references.items()
         },

@@ -22,7 +22,7 @@ from berdiff.evaluation.per_case import Columns, join, to_csv, typed
 from berdiff.files import whole_file, write_text
 from berdiff.workfolder import WorkFolder
 
-FORMAT = 2  # of metrics.json
+FORMAT = 3  # of metrics.json
 RESULT = "metrics.json"
 References = dict[str, Columns]
 
@@ -73,17 +73,21 @@ class EvaluationFolder(WorkFolder):
 
 
 def read_result(folder: Path) -> dict[str, Any]:
-    """metrics.json of a finished evaluation, of 0.1.0 too."""
+    """metrics.json of a finished evaluation; of older formats what can be said in the words of this one."""
     file = folder / RESULT
     expect(file.is_file(), folder, f"a finished evaluation with {RESULT}")
     result = schema.read_json(file, "the metrics of an evaluation")
     try:
         found = result["format"]
-        expect(found in (1, FORMAT), file, f"an evaluation of format 1 or {FORMAT}", repr(found))
+        expect(found in range(1, FORMAT + 1), file, f"an evaluation of format 1 to {FORMAT}", repr(found))
+        settings = result["settings"]
         if found == 1:
-            sampler = result["settings"]["sampler"]
+            sampler = settings["sampler"]
             sampler["noise"] = {"pixel": "independent", "shared": "shared"}[sampler.pop("latent", "pixel")]
             result["weights_sha256"] = None  # format 1 hashed something else
+        if found < 3:  # figures were on the crop alone; of which size without one was not written down
+            result["data"]["size"] = settings["crop"] and [settings["crop"]] * 2
+            settings |= {"set": "independent", "pool": settings["samples"]}
         return result
     except (KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{file}: expected the metrics of an evaluation, found something else") from error

@@ -11,15 +11,16 @@ import torch
 
 from berdiff.errors import InputError
 from berdiff.evaluation.bootstrap import Figure, PatientBootstrap
-from berdiff.evaluation.scores import OTHER, PIXELS
+from berdiff.evaluation.scores import FINDING, PIXELS, RATERS
 from berdiff.metrics import dice_from_counts
 
 Columns = dict[str, np.ndarray]  # column -> one entry per case and target
 
 TEXT = ("case", "patient", "volume", "target")
 WHOLE = ("raters", *PIXELS)
-NOT_METRICS = {*TEXT, *WHOLE, *OTHER}
+NOT_METRICS = {*TEXT, *WHOLE, *FINDING}
 TIME = "seconds"
+NO_DIRECTION = (TIME, "d_ss", *RATERS)  # neither more nor less of it is better: times depend on the machine
 
 _LABELS = {
     "dice_slice": "Dice by slice",
@@ -29,6 +30,11 @@ _LABELS = {
     "ece": "ECE",
     "brier": "Brier",
     "nll": "NLL (nats per pixel)",
+    "finding_ged": "GED of finding",
+    "d_sy": "d_SY",
+    "d_ss": "d_SS",
+    "d_yy": "d_YY",
+    "d_raters": "D",
     TIME: "seconds per image",
 }
 _PREFIXES = {"ged_": "GED", "hm_iou_": "HM-IoU", "d_max_": "D_max"}
@@ -47,8 +53,15 @@ def higher_is_better(metric: str) -> bool:
     return metric.startswith(("hm_iou", "dice", "soft_dice", "d_max"))
 
 
+def direction(metric: str) -> str:
+    return "" if metric in NO_DIRECTION else "higher" if higher_is_better(metric) else "lower"
+
+
 def units(columns: Columns) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """metric -> (values, their patients): one per slice and target; Dice also has one per volume and per patient."""
+    """metric -> (values, their patients): one per slice and target; Dice also has one per volume and per patient.
+
+    A metric that no case has (NaN), such as the distance of two raters where all cases have one, is left out.
+    """
     out: dict[str, tuple[np.ndarray, np.ndarray]] = {}
     patient = columns["patient"]
     for name, values in columns.items():
@@ -57,7 +70,7 @@ def units(columns: Columns) -> dict[str, tuple[np.ndarray, np.ndarray]]:
             # a slice that names no volume belongs to its patient's
             out["dice_volume"] = _grouped_dice(columns, np.where(columns["volume"] == "", patient, columns["volume"]))
             out["dice_patient"] = _grouped_dice(columns, patient)
-        elif name not in NOT_METRICS:
+        elif name not in NOT_METRICS and not np.isnan(values).all():
             out[name] = (values, patient)
     return out
 

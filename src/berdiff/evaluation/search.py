@@ -79,14 +79,14 @@ def search(
         best = best_with([replace(best, steps=grid(segmenter.T, count, last)) for last in LAST])
         best_with([replace(best, sigma=sigma) for sigma in SIGMAS])
         found[count] = sorted(tried.values(), key=lambda t: t.ged_unbiased)
-    write_text(out / "search.md", markdown(found, settings.samples))
+    write_text(out / "search.md", markdown(found, settings.samples, settings.drawn))
     return found
 
 
 def _try(sampler: Sampler, model: Model, store: Store, out: Path, settings: EvaluationSettings) -> TriedSampler:
-    name, n = _name(sampler), settings.samples
+    name, n, drawn = _name(sampler), settings.samples, settings.drawn
     figures = evaluate(replace(model, name=name), store, out / name, replace(settings, sampler=sampler))["metrics"]
-    unbiased = f"ged_{n}_unbiased" if n > 1 else "ged_1"
+    unbiased = f"ged_{drawn}_unbiased" if drawn > 1 else "ged_1"
     keys = (f"ged_{n}", unbiased, f"hm_iou_{n}", "seconds")
     return TriedSampler(sampler, *(figures[key]["value"] for key in keys))
 
@@ -102,9 +102,10 @@ def _name(sampler: Sampler) -> str:
     return "{}-steps-to-{}-{}-{}-sigma-{}".format(*_cells(sampler))
 
 
-def markdown(found: dict[int, list[TriedSampler]], n: int) -> str:
+def markdown(found: dict[int, list[TriedSampler]], n: int, drawn: int) -> str:
+    """Sets of n masks, out of as many samples as were drawn."""
     header = ["steps", "the last from", "last step", "noise", "sigma"]
-    header += [f"GED {n}, unbiased", f"GED {n}", f"HM-IoU {n}", "seconds per image"]
+    header += [f"GED {drawn}, unbiased", f"GED {n}", f"HM-IoU {n}", "seconds per image"]
     body = [
         [*_cells(t.sampler), *map(number, (t.ged_unbiased, t.ged, t.hm_iou, t.seconds))]
         for tried in found.values()

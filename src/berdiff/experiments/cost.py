@@ -1,6 +1,7 @@
 """What sampling costs: seconds over the number of masks and over the steps, measured side by side in one run.
 
-Beside it one pass of the paper's network, of which its method needs one for every step of every mask.
+Beside it one pass of the paper's network, of which its method needs one for every step of every mask, and one of the
+plain U-net: the model's own network asked once, without any diffusion.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +18,10 @@ from berdiff.evaluation.per_case import csv_text
 from berdiff.experiments.side_by_side import durations
 from berdiff.files import whole_file, write_text
 from berdiff.inference.model import Model
+from berdiff.methods.deterministic import Deterministic
+from berdiff.methods.diffusion import DiffusionSegmenter
 from berdiff.methods.sampling import choose_sampler
+from berdiff.methods.unet import UNet
 from berdiff.networks.build import make_network
 
 SAMPLES, STEPS = 16, 10  # the paper's: held while the other one varies
@@ -29,6 +33,7 @@ class SamplingCost:
     model: Model
     seconds: dict[tuple[int, int], float]  # (masks of one image, steps) -> its encoding included
     paper_pass: float | None  # seconds
+    unet_pass: float | None  # seconds; None where the method is no diffusion
 
 
 def measure(
@@ -46,11 +51,14 @@ def measure(
     channels, seeded = len(model.input_spec.channels), torch.Generator().manual_seed(0)
     image = torch.rand(1, channels, *model.size, generator=seeded).to(model.device)
     runs = [_sampling(model, image, n, k) for n, k in pairs]
-    if paper_pass:
-        runs.append(_paper_pass(image[:, :1]))
-    seconds = durations(*runs, repeats=repeats, progress=progress)
-    one_pass = seconds.pop() if paper_pass else None
-    return SamplingCost(model, dict(zip(pairs, seconds, strict=True)), one_pass)
+    passes = {
+        "paper_pass": _paper_pass(image[:, :1]) if paper_pass else None,
+        "unet_pass": _unet_pass(model, image) if isinstance(model.segmenter, DiffusionSegmenter) else None,
+    }
+    runs += [run for run in passes.values() if run is not None]
+    seconds = iter(durations(*runs, repeats=repeats, progress=progress))
+    of_pairs = {pair: next(seconds) for pair in pairs}
+    return SamplingCost(model, of_pairs, **{name: run and next(seconds) for name, run in passes.items()})
 
 
 def _sampling(model: Model, image: Tensor, n: int, steps: int) -> Callable[[], object]:
@@ -74,17 +82,29 @@ def _paper_pass(image: Tensor) -> Callable[[], object]:
     return run
 
 
+def _unet_pass(model: Model, image: Tensor) -> Callable[[], object]:
+    """The one answer of a plain U-net: what a pass costs does not depend on the weights."""
+    assert isinstance(model.segmenter, DiffusionSegmenter)
+    unet = Deterministic(UNet(), model.input_spec, model.segmenter.network)
+    return lambda: unet.sample(image, 1, torch.Generator(image.device)).cpu()
+
+
 def write_cost(cost: SamplingCost, out: Path) -> str:
     """cost.csv and cost.png in `out`; returns the headline."""
-    rows: list[list[Any]] = [["model", "device", "height", "width", "samples", "steps", "seconds", "paper_passes"]]
+    header = ["model", "device", "height", "width", "samples", "steps", "seconds", "paper_passes", "unet_passes"]
+    rows: list[list[Any]] = [header]
     for pair, seconds in cost.seconds.items():
-        passes = "" if cost.paper_pass is None else f"{seconds / cost.paper_pass:.4g}"
-        rows.append([cost.model.name, cost.model.device, *cost.model.size, *pair, f"{seconds:.4g}", passes])
+        passes = ["" if one is None else f"{seconds / one:.4g}" for one in (cost.paper_pass, cost.unet_pass)]
+        rows.append([cost.model.name, cost.model.device, *cost.model.size, *pair, f"{seconds:.4g}", *passes])
     write_text(out / "cost.csv", csv_text(rows))
     _plot(cost, out / "cost.png")
-    seconds, one_pass = cost.seconds[SAMPLES, STEPS], cost.paper_pass
-    beside = "" if one_pass is None else f", {seconds / one_pass:.2f} passes of the paper's network"
-    return f"{SAMPLES} masks in {STEPS} steps: {seconds:.3g} s{beside}"
+    seconds = cost.seconds[SAMPLES, STEPS]
+    beside = [
+        f", {seconds / one:.2f} passes of {whose}"
+        for one, whose in ((cost.paper_pass, "the paper's network"), (cost.unet_pass, "the plain U-net"))
+        if one is not None
+    ]
+    return f"{SAMPLES} masks in {STEPS} steps: {seconds:.3g} s{''.join(beside)}"
 
 
 def _plot(cost: SamplingCost, path: Path) -> None:
@@ -103,6 +123,8 @@ def _plot(cost: SamplingCost, path: Path) -> None:
         axes.grid(alpha=0.3)
         if cost.paper_pass is not None:
             axes.axhline(cost.paper_pass, color="k", linestyle=":", label="one pass of the paper's 85.6 M network")
+        if cost.unet_pass is not None:
+            axes.axhline(cost.unet_pass, color="tab:green", linestyle="--", label="one pass of the plain U-net")
     left.set(title=f"{STEPS} steps", xlabel="masks of one image", ylabel=f"seconds for one {H}x{W} image")
     right.set(title=f"{SAMPLES} masks", xlabel="steps")
     left.legend()

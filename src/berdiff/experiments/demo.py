@@ -9,7 +9,8 @@ import torch
 
 from berdiff.data.store import Store
 from berdiff.data.subset import choose_cases
-from berdiff.evaluation.scores import PERFECT, reference_scores, score_samples
+from berdiff.evaluation.references import PERFECT, reference_scores
+from berdiff.evaluation.scores import score_samples
 from berdiff.files import write_text
 from berdiff.inference.model import Model
 from berdiff.inference.result import Result
@@ -85,10 +86,9 @@ def run_demo(
 
 
 def score(result: Result, seed: int) -> DemoScore:
-    """A result against its own raters, in the region that was segmented."""
+    """A result against its own raters, on the whole image: what they marked outside the region counts."""
     assert result.raters is not None  # a store's case has them
-    arrays = (result.in_region(of) for of in (result.samples, result.raters))
-    samples, masks = (torch.from_numpy(np.ascontiguousarray(array))[None] for array in arrays)
+    samples, masks = (torch.from_numpy(np.ascontiguousarray(of))[None] for of in (result.samples, result.raters))
     raters, n = torch.tensor([masks.shape[1]]), samples.shape[1]
     found = score_samples(samples, masks, raters)
     perfect = reference_scores(masks, raters, [result.name], n, seed)[PERFECT]

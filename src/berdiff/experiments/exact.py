@@ -9,6 +9,9 @@ What a network estimates depends on its loss. Cross-entropy is least at the post
 L_KL, with the soft form of eq. 7 inside, is least at the prior, E[y0_i | y_t without pixel i, x]: the soft form adds
 pixel i's own evidence itself. So the soft rule is biased when it is fed the posterior, and exact when fed the prior.
 
+With a hurdle the truth is split as the model splits it: pi(x), and the law of the masks that mark something. The chain
+makes the second, its last step given that something is marked, and the law is the mixture of both.
+
 `python -m berdiff.experiments.exact` prints the table.
 """
 
@@ -21,7 +24,7 @@ import torch
 from torch import Tensor
 
 from berdiff.diffusion.bernoulli import q_marginal
-from berdiff.diffusion.kernels.bernoulli import step_prob
+from berdiff.diffusion.kernels.bernoulli import draw_nonempty, step_prob
 from berdiff.diffusion.sampler import Sampler, time_grid
 from berdiff.diffusion.schedule import NoiseSchedule, make_schedule
 
@@ -40,6 +43,8 @@ SAMPLERS: dict[str, tuple[Estimate, Sampler]] = {
     "DDIM, sigma = 0": ("posterior", Sampler(rule="ddim", sigma=0.0)),
     "DDIM, sigma = max, shared noise": ("posterior", Sampler(rule="ddim", sigma=1.0, noise="shared")),
 }
+HURDLE = ("DDIM, sigma = max", "DDIM, sigma = max, shared noise")
+"""The rows that are there with a hurdle too."""
 STEPS = (2, 5, 10, 50, 200, 1000)
 
 
@@ -55,6 +60,18 @@ def truth() -> Tensor:
     law = (1 - empty) * torch.softmax(0.8 * agree + field * STATES.sum(1) + 1.0 * grid[:, 1, 1], 1)
     law[:, 0] += empty[:, 0]
     return law
+
+
+def nonempty(law: Tensor) -> Tensor:
+    """p(y0 | x, y0 is not empty), from p(y0 | x)."""
+    some = torch.cat([torch.zeros_like(law[:, :1]), law[:, 1:]], 1)
+    return some / some.sum(1, keepdim=True)
+
+
+def mixture(law: Tensor, of_chain: Tensor) -> Tensor:
+    """The law of masks with a hurdle: pi [y0 is empty] + (1 - pi) of_chain, with the pi of `law`."""
+    pi, empty = law[:, :1], (STATES.sum(1) == 0).to(law)
+    return pi * empty + (1 - pi) * of_chain
 
 
 def expected_mask(schedule: NoiseSchedule, law: Tensor, t: int, estimate: Estimate = "posterior") -> Tensor:
@@ -103,26 +120,41 @@ def step_matrix(schedule: NoiseSchedule, sampler: Sampler, y_t: Tensor, y0_hat: 
     return matrix
 
 
+def nonempty_matrix(schedule: NoiseSchedule, sampler: Sampler, y_t: Tensor, y0_hat: Tensor, t: int) -> Tensor:
+    """The matrix of the last step of a hurdle: that of `step_matrix` without its empty outcome, where it is drawn."""
+    if sampler.last_step == "threshold":
+        estimate = y0_hat.unflatten(-1, (1, SIDE, SIDE))
+        return transition(draw_nonempty(estimate, sampler, torch.Generator()).flatten(2))
+    return nonempty(step_matrix(schedule, sampler, y_t, y0_hat, t, 0).flatten(0, 1)).reshape(*y_t.shape[:2], -1)
+
+
 def sampler_laws(
-    schedule: NoiseSchedule, samplers: list[tuple[Estimate, Sampler]], law: Tensor
+    schedule: NoiseSchedule, samplers: list[tuple[Estimate, Sampler]], law: Tensor, hurdle: bool = False
 ) -> list[dict[str, Tensor]]:
     """The law `(X, 512)` of the masks that each sampler makes, for either choice of its last step.
 
-    The samplers share one grid of steps, so that the estimates are enumerated once per step for all of them.
+    The samplers share one grid of steps, so that the estimates are enumerated once per step for all of them. With a
+    `hurdle` the chain is of the masks that mark something.
     """
     grids = {time_grid(schedule.T, sampler.steps, sampler.spacing) for _, sampler in samplers}
     if len(grids) != 1:
         raise ValueError(f"samplers: expected one grid of steps for all, found {len(grids)}")
     grid = grids.pop()
-    y_t = STATES.expand(len(law), -1, -1)
+    y_t, of_chain = STATES.expand(len(law), -1, -1), nonempty(law) if hurdle else law
     laws = [{"sample": torch.full_like(law, 1 / len(STATES))} for _ in samplers]  # y_T ~ B(1/2)
     for t, s in pairwise(grid):
-        y0_hat = {kind: expected_mask(schedule, law, t, kind) for kind in dict(samplers)}
+        y0_hat = {kind: expected_mask(schedule, of_chain, t, kind) for kind in dict(samplers)}
         for i, (kind, sampler) in enumerate(samplers):
             before = laws[i]["sample"][:, None]
             for choice in ("sample", "threshold") if s == 0 else ("sample",):
-                matrix = step_matrix(schedule, replace(sampler, last_step=choice), y_t, y0_hat[kind], t, s)
+                last = replace(sampler, last_step=choice)
+                if s == 0 and hurdle:
+                    matrix = nonempty_matrix(schedule, last, y_t, y0_hat[kind], t)
+                else:
+                    matrix = step_matrix(schedule, last, y_t, y0_hat[kind], t, s)
                 laws[i][choice] = (before @ matrix)[:, 0]
+    if hurdle:
+        return [{choice: mixture(law, found) for choice, found in ends.items()} for ends in laws]
     return laws
 
 
@@ -131,13 +163,16 @@ def total_variation(p: Tensor, q: Tensor) -> float:
     return float((p - q).abs().sum(-1).mean() / 2)
 
 
-def distances(name: str, steps: Iterable[int], T: int = 1000) -> dict[tuple[str, str], list[float]]:
+def distances(
+    name: str, steps: Iterable[int], T: int = 1000, hurdle: bool = False
+) -> dict[tuple[str, str], list[float]]:
     """(sampler, last step) -> the distance from the truth at each number of steps, for the schedule of that name."""
-    schedule, law = make_schedule(name, T), truth()
+    schedule, law, labels = make_schedule(name, T), truth(), HURDLE if hurdle else tuple(SAMPLERS)
     table: dict[tuple[str, str], list[float]] = {}
     for n in steps:
-        samplers: list[tuple[Estimate, Sampler]] = [(kind, replace(s, steps=n)) for kind, s in SAMPLERS.values()]
-        for label, ends in zip(SAMPLERS, sampler_laws(schedule, samplers, law), strict=True):
+        rows = [SAMPLERS[label] for label in labels]
+        samplers: list[tuple[Estimate, Sampler]] = [(kind, replace(s, steps=n)) for kind, s in rows]
+        for label, ends in zip(labels, sampler_laws(schedule, samplers, law, hurdle), strict=True):
             for choice, found in ends.items():
                 table.setdefault((label, choice), []).append(total_variation(found, law))
     return table
@@ -151,9 +186,11 @@ def markdown(steps: Iterable[int] = STEPS, T: int = 1000) -> str:
         f"| --- | --- | --- |{' ---: |' * len(steps)}",
     ]
     for name in ("linear", "cosine"):
-        for (label, choice), row in distances(name, steps, T).items():
-            last = {"sample": "sampled", "threshold": "thresholded"}[choice]
-            lines.append(f"| {name} | {label} | {last} | {' | '.join(f'{value:.4f}' for value in row)} |")
+        for hurdle in (False, True):
+            for (label, choice), row in distances(name, steps, T, hurdle).items():
+                rule = label + ", hurdle" * hurdle
+                last = {"sample": "sampled", "threshold": "thresholded"}[choice]
+                lines.append(f"| {name} | {rule} | {last} | {' | '.join(f'{value:.4f}' for value in row)} |")
     return "\n".join(lines)
 
 

@@ -19,7 +19,8 @@ from berdiff.inference.inputs import Input, case_input, find_inputs
 from berdiff.inference.opening import OpenedImage, open_array, open_input
 from berdiff.inference.region import Region
 from berdiff.inference.result import Result
-from berdiff.inference.settings import SegmentSettings, option
+from berdiff.inference.sets import choose_set, set_rng
+from berdiff.inference.settings import SegmentSettings, SetRule, option
 from berdiff.inference.slices import Advance, sample_images
 from berdiff.methods import folder
 from berdiff.methods.base import Segmenter
@@ -44,6 +45,8 @@ class Model:
         n: int = 16,
         *,
         seed: int = 0,
+        set: SetRule = "independent",
+        pool: int = 64,
         center: Sequence[int] | None = None,
         box: Sequence[int] | None = None,
         slices: str | tuple[int | None, int | None] | None = None,
@@ -58,6 +61,9 @@ class Model:
     ) -> Result:
         """n masks of one image or volume: a path, or an array or tensor (H, W), (Z, H, W), or with channels first.
 
+        They are n samples, or a `set` of n chosen out of a `pool` of samples (`inference/sets.py`); shares, maps and
+        measurements are of all samples drawn.
+
         8-bit values are divided by 255; floats in [0, 1] are taken as they are; others by the model's own intensity
         rule, or by `window`. `spacing_mm` (along the last axes) and `name` (which seeds the noise) are for arrays; a
         file has its own. `center`, `box`, `slices` choose a region; `pad` accepts a smaller image. `callback` runs
@@ -65,13 +71,13 @@ class Model:
         model's own.
         """
         known = [field.name for field in fields(Sampler)]
-        if unknown := sorted(set(sampler_options) - set(known)):
+        if unknown := sorted(sampler_options.keys() - known):
             raise TypeError(f"segment: expected sampler options among {', '.join(known)}, found {', '.join(unknown)}")
         if isinstance(slices, tuple):
             slices = ":".join("" if end is None else str(end) for end in slices)
         around, inside = (None if of is None else tuple(map(int, of)) for of in (center, box))
         region, options = Region(around, inside, slices, pad), SamplerOptions(**sampler_options)
-        settings = SegmentSettings(n, seed, options, region, window, overlap, batch_size)
+        settings = SegmentSettings(n, seed, set, pool, options, region, window, overlap, batch_size)
         self.check(settings)
         opened = self.open(image, settings, spacing_mm, name)
         return self.results([opened], settings, callback=callback)[0]
@@ -111,13 +117,18 @@ class Model:
         sampler = self.check(settings)
         each = sample_images(self.segmenter, images, self.size, settings, sampler, self.device, advance, callback)
         results: list[Result] = []
-        for image, samples in zip(images, each, strict=True):
+        for image, pool in zip(images, each, strict=True):
             shape = image.image.shape[1:]
             ranges = settings.region.ranges(shape, self.size, image.what)
             roi = None if ranges == tuple((0, length) for length in shape) else ranges
             notes = tuple(dict.fromkeys([*self.input_spec.notes, *image.notes]))  # each once, in order
-            new = {"samples": samples, "targets": self.input_spec.targets, "settings": self.identity(settings)}
-            results.append(Result(**{**vars(image), "notes": notes}, **new, roi=roi))
+            new = {"pool": pool, "targets": self.input_spec.targets, "settings": self.identity(settings)}
+            result = Result(**{**vars(image), "notes": notes}, **new, roi=roi)
+            if settings.set != "independent":
+                rng = set_rng(settings.seed, image.name)
+                places = choose_set(result.in_region(pool), settings.samples, settings.set, rng)
+                result = replace(result, chosen=tuple(places.tolist()))
+            results.append(result)
         return results
 
     def case_results(
@@ -144,6 +155,8 @@ class Model:
         named = {"model": self.name, "weights_sha256": self.segmenter.weights_sha256, "size": self.size}
         values = {**named, **asdict(settings), "sampler": self.check(settings)}
         del values["batch_size"]
+        if settings.set == "independent":  # no pool: another one changes nothing
+            del values["set"], values["pool"]
         return schema.plain(values)
 
 

@@ -17,7 +17,7 @@ class Representative(NamedTuple):
 
     mask: np.ndarray  # (K, [Z,] H, W) uint8
     frequency: float  # the share of the samples that are nearest to it; all frequencies add up to 1
-    index: int  # its place among the samples
+    index: int  # its place among the samples, which are the whole pool
 
 
 def representatives(samples: np.ndarray, k: int = 3) -> list[Representative]:

@@ -1,4 +1,4 @@
-"""What a segmentation gives: the samples, where they lie, and what follows from them."""
+"""What a segmentation gives: the masks, where they lie, and what follows from them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,22 +18,31 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Result(OpenedImage):
-    """An image and n masks of it, on the whole image's grid: 0 outside the region of interest."""
+    """An image and the masks sampled of it, on the whole image's grid: 0 outside the region of interest.
 
-    samples: np.ndarray  # (n, K, H, W) or (n, K, Z, H, W) uint8 of 0 and 1
+    Shares, maps and measurements are of the whole pool; `samples` are the masks of it to look at.
+    """
+
+    pool: np.ndarray  # (P, K, H, W) or (P, K, Z, H, W) uint8 of 0 and 1: all samples that were drawn
+    chosen: tuple[int, ...] | None = None  # places in the pool of the masks to look at; None: all of it
     targets: tuple[str, ...]  # a name for each of the K targets
     roi: tuple[Range, ...] | None = None  # the part that was segmented, one range per last axis; None: all
     settings: Mapping[str, Any] = field(default_factory=dict)  # model, samples, sampler, seed, ... in plain JSON types
 
+    @cached_property
+    def samples(self) -> np.ndarray:
+        """(n, K, [Z,] H, W) uint8: the set of masks to look at."""
+        return self.pool if self.chosen is None else self.pool[list(self.chosen)]
+
     @property
     def volume(self) -> bool:
         """Whether it is a volume, and not one 2D image."""
-        return self.samples.ndim == 5
+        return self.pool.ndim == 5
 
     @cached_property
     def saliency(self) -> np.ndarray:
         """(K, [Z,] H, W) float32: the share of the samples in which a pixel is marked."""
-        return self.samples.mean(0, dtype=np.float32)
+        return self.pool.mean(0, dtype=np.float32)
 
     @cached_property
     def variance(self) -> np.ndarray:
@@ -50,11 +59,11 @@ class Result(OpenedImage):
 
     def representatives(self, k: int = 3) -> list[Representative]:
         """At most k of the samples that represent all, each with its frequency, the most frequent first."""
-        return representatives(self.samples, k)
+        return representatives(self.pool, k)
 
     @cached_property
     def _measurements(self) -> dict[str, dict[str, Any]]:
-        return {target: measure(self.samples[:, k], self.spacing) for k, target in enumerate(self.targets)}
+        return {target: measure(self.pool[:, k], self.spacing) for k, target in enumerate(self.targets)}
 
     def measurements(self) -> dict[str, dict[str, Any]]:
         """For each target: the probability of a finding, area or volume, and longest diameter, with quantiles."""

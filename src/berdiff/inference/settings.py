@@ -1,7 +1,7 @@
 """How to segment: what the command line and Python ask for. No torch here."""
 
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, Literal
 
 from annotated_types import Ge, Lt
 from tyro.conf import OmitArgPrefixes, arg
@@ -11,13 +11,20 @@ from berdiff.errors import InputError
 from berdiff.inference.region import Region
 from berdiff.methods.sampling import SamplerOptions
 
+SetRule = Literal["independent", "systematic", "representative"]
+
 
 @dataclass(frozen=True)
 class SegmentSettings(schema.Settings):
     """`batch_size` and the order of images change nothing in the masks."""
 
-    samples: Annotated[int, Ge(1)] = 16  # masks sampled per image
+    samples: Annotated[int, Ge(1)] = 16  # masks per image
     seed: int = 0  # seed of the samples: a mask depends on it, the input's name, the slice and the sample's number only
+    set: SetRule = "independent"
+    """independent samples; or spread evenly by area over a pool of samples; or chosen jointly to represent the pool"""
+    pool: Annotated[int, Ge(1)] = 64
+    """samples in the pool of such a set; probabilities, maps and measurements are of all of them.
+    Memory: a byte per sample, target and pixel, in a volume those of all its slices; time grows alike"""
     sampler: OmitArgPrefixes[SamplerOptions] = field(default_factory=SamplerOptions)
     region: OmitArgPrefixes[Region] = field(default_factory=Region)
     window: Annotated[tuple[float, float] | None, arg(metavar="LOW HIGH")] = None
@@ -26,7 +33,15 @@ class SegmentSettings(schema.Settings):
     """share by which neighbouring tiles overlap, where an image is larger than the network"""
     batch_size: Annotated[int, Ge(1)] = 16  # images or slices sampled together
 
+    @property
+    def drawn(self) -> int:
+        """How many samples are drawn of an image."""
+        return self.samples if self.set == "independent" else self.pool
+
     def check(self) -> None:
+        if self.drawn < self.samples:
+            expected = f"at least {self.samples}, the masks to choose from it"
+            raise InputError(f"pool: expected {expected}, found {self.pool}")
         if self.window is not None and not self.window[0] < self.window[1]:
             low, high = self.window
             raise InputError(f"window: expected a lower and a higher value, found {low:g} {high:g}")

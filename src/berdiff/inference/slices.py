@@ -24,7 +24,7 @@ class _Slice(NamedTuple):
 
     key: str  # seeds its noise
     pixels: np.ndarray  # (C, h, w), with zeros around a region that is smaller than the network (`Region.pad`)
-    place: np.ndarray  # (n, K, h, w): where its masks go
+    place: np.ndarray  # (P, K, h, w): where its masks go
 
 
 def sample_images(
@@ -37,12 +37,12 @@ def sample_images(
     advance: Advance,
     callback: Callback | None,
 ) -> list[np.ndarray]:
-    """The samples `(n, K, [Z,] H, W)` of each image, on its whole grid, 0 outside the region.
+    """The samples `(P, K, [Z,] H, W)` drawn of each image, on its whole grid, 0 outside the region.
 
     The noise of a sample is seeded by (seed, the image's name, slice, number) and nothing else.
     """
-    n, K = settings.samples, segmenter.targets
-    whole = [np.zeros((n, K, *image.image.shape[1:]), np.uint8) for image in images]
+    P = settings.drawn
+    whole = [_empty(image, P, segmenter.targets) for image in images]
     by_shape: dict[tuple[int, ...], list[_Slice]] = {}
     for image, masks in zip(images, whole, strict=True):
         for one in _slices(image, masks, size, settings.region):
@@ -52,15 +52,24 @@ def sample_images(
         for first in range(0, len(alike), settings.batch_size):
             batch = alike[first : first + settings.batch_size]
             pixels = torch.from_numpy(np.stack([one.pixels for one in batch])).to(device)
-            generators = sample_generators(settings.seed, [one.key for one in batch], n, device)
+            generators = sample_generators(settings.seed, [one.key for one in batch], P, device)
             try:
-                samples = fitting.sample(pixels, n, generators, sampler, callback).cpu().numpy()
+                samples = fitting.sample(pixels, P, generators, sampler, callback).cpu().numpy()
             except ValueError as error:  # how a method reports what does not fit: channels, size, steps
                 raise InputError(f"the model cannot sample these images: {error}") from error
             for one, masks in zip(batch, samples, strict=True):
                 one.place[:] = centre(masks, one.place.shape[-2:])
             advance(len(batch))
     return whole
+
+
+def _empty(image: OpenedImage, count: int, targets: int) -> np.ndarray:
+    shape = (count, targets, *image.image.shape[1:])
+    try:
+        return np.zeros(shape, np.uint8)
+    except (MemoryError, ValueError) as error:  # the latter where no machine could
+        size = f"{np.prod(shape, dtype=float) / 2**30:,.0f} GiB for {count} masks of the whole image"
+        raise InputError(f"{image.what}: expected {size}, found less memory (--samples, --pool)") from error
 
 
 def _slices(image: OpenedImage, masks: np.ndarray, size: tuple[int, int], region: Region) -> list[_Slice]:

@@ -5,11 +5,13 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from annotated_types import Ge
 
+from berdiff.data.input_spec import InputSpec
 from berdiff.errors import InputError
 from berdiff.methods.diffusion_config import DiffusionConfig
 
 if TYPE_CHECKING:
     from berdiff.diffusion.kernels.bernoulli import Bernoulli
+    from berdiff.methods.diffusion import DiffusionSegmenter
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,8 @@ class BerDiff(DiffusionConfig):
     lambda_bce: Annotated[float, Ge(0)] = 1.0  # weight of the cross-entropy
     posterior: Literal["soft", "marginal"] = "soft"
     """the reverse step inside the KL divergence: the paper's, or the exact one"""
+    hurdle: Annotated[float, Ge(0)] = 0.0
+    """weight of a head that decides first whether anything is marked; the diffusion then draws what. 0: none (paper)"""
 
     def check(self) -> None:
         super().check()
@@ -34,5 +38,15 @@ class BerDiff(DiffusionConfig):
         from berdiff.diffusion.kernels.bernoulli import Bernoulli
         from berdiff.diffusion.schedule import make_schedule
 
-        schedule = make_schedule(self.schedule, self.T)
-        return Bernoulli(schedule, self.prediction, self.lambda_kl, self.lambda_bce, self.posterior)
+        schedule, nonempty = make_schedule(self.schedule, self.T), self.hurdle > 0
+        return Bernoulli(schedule, self.prediction, self.lambda_kl, self.lambda_bce, self.posterior, nonempty)
+
+    def build(self, spec: InputSpec) -> "DiffusionSegmenter":
+        if not self.hurdle:
+            return super().build(spec)
+        from berdiff.methods.hurdle import GatedDenoiser, HurdleSegmenter
+        from berdiff.networks.build import make_network
+
+        kernel = self.kernel()
+        network = make_network(self.preset, len(spec.channels), len(spec.targets))
+        return HurdleSegmenter(self, spec, GatedDenoiser(network, kernel), kernel)

@@ -10,13 +10,14 @@ from berdiff.diffusion.kernels.base import Kernel
 from berdiff.diffusion.random import Generators, uniform
 from berdiff.diffusion.sampler import Sampler, time_grid
 from berdiff.diffusion.sampling import Callback, sample
-from berdiff.methods.base import PerSample, Segmenter, Terms, fillers, pick_raters
+from berdiff.methods.base import PerSample, Terms, pick_raters
 from berdiff.methods.diffusion_config import DiffusionConfig
+from berdiff.methods.encoded import EncodedSegmenter, Shape
 from berdiff.networks.denoiser import Denoiser
 from berdiff.networks.tiled import TiledDenoiser
 
 
-class DiffusionSegmenter(Segmenter):
+class DiffusionSegmenter(EncodedSegmenter):
     config: DiffusionConfig
 
     def __init__(self, config: DiffusionConfig, input_spec: InputSpec, network: Denoiser[Any], kernel: Kernel) -> None:
@@ -52,30 +53,24 @@ class DiffusionSegmenter(Segmenter):
 
     # --- algorithm 2 -------------------------------------------------------------------------------------------------
 
-    def _sample(
-        self, image: Tensor, n: int, generators: PerSample, sampler: Sampler | None, callback: Callback | None
+    def encode(self, image: Tensor) -> Any:
+        return self.network.encode(image)
+
+    def draw(
+        self, features: Any, shape: Shape, generators: PerSample, sampler: Sampler | None, callback: Callback | None
     ) -> Tensor:
-        """The images are encoded together, once; `masks_per_pass` masks of each go through the steps together."""
         assert sampler is not None  # `sample` hands on the method's own
         self.kernel.check(sampler)
-        B, _, H, W = image.shape
-        features = self.network.encode(image)
 
         def estimate(y_t: Tensor, t: int) -> Tensor:
             return self.network.denoise(y_t, torch.full(y_t.shape[:2], t, device=y_t.device), features).float()
 
-        at_once = min(n, self.masks_per_pass)  # of each image; more than one image only if all n fit
-        parts: list[Tensor] = []
-        for first in range(0, n, at_once):
-            part = generators if at_once == n else generators[first : first + at_once]
-            part = part + fillers(B * at_once - len(part), image)
-            y_T = self.kernel.prior((B, at_once, self.targets, H, W), part, image)
-            parts.append(sample(self.kernel, sampler, estimate, y_T, part, callback).to(torch.uint8))
-        return torch.cat(parts, 1)[:, :n]
+        y_T = self.kernel.prior(shape, generators, torch.empty(0, device=generators[0].device))
+        return sample(self.kernel, sampler, estimate, y_T, generators, callback)
 
     def tiled(self, size: tuple[int, int], overlap: float) -> "DiffusionSegmenter":
         tiles = TiledDenoiser(self.network, size, overlap, self.kernel.to_mean, self.kernel.from_mean)
-        twin = DiffusionSegmenter(self.config, self.input_spec, tiles, self.kernel)
+        twin = type(self)(self.config, self.input_spec, tiles, self.kernel)
         twin.sampler, twin.masks_per_pass = self.sampler, self.masks_per_pass
         return twin
 

@@ -1,7 +1,8 @@
 """A model as two ONNX graphs: the encoder, run once per image, and the step network, run at each step of each mask.
 
 For programs without PyTorch; ONNX Runtime and OpenVINO both read them. Height and width are fixed, the numbers of
-images and of masks are free. Nothing appears that does not give PyTorch's own numbers.
+images and of masks are free. Nothing appears that does not give PyTorch's own numbers. Of a model with a hurdle the
+encoder also gives pi, and export.json says in words what the segmenter does with it.
 """
 
 import logging
@@ -22,11 +23,19 @@ from berdiff.files import whole_folder, write_text
 from berdiff.methods.base import Segmenter
 from berdiff.methods.config import to_plain
 from berdiff.methods.diffusion import DiffusionSegmenter
+from berdiff.methods.hurdle import Encoded, GatedDenoiser
 from berdiff.networks.denoiser import Denoiser
 
 TOLERANCE = 1e-4  # relative and absolute: float32 summed in another order
 _NEEDED = ("onnx", "onnxscript", "onnxruntime")
 Names = tuple[list[str], list[str]]  # of a graph's inputs and outputs
+HURDLE = {
+    "before the first step": "draw u from [0, 1) once per mask; where u < sigmoid(empty) it is empty, without a step",
+    "the last step of all other masks": "y0_hat is the estimate of the mask, m the largest of its values in a mask",
+    "last_step threshold": "1 where y0_hat >= 0.5; in a mask with m < 0.5, where y0_hat >= m / 2",
+    "last_step sample, noise shared": "1 where y0_hat > v m, with one v from [0, 1) per mask",
+    "last_step sample, noise independent": "each pixel with its probability y0_hat, again until one of the mask is 1",
+}
 
 
 def export_onnx(segmenter: Segmenter, size: tuple[int, int], out: Path) -> dict[str, Any]:
@@ -40,20 +49,23 @@ def export_onnx(segmenter: Segmenter, size: tuple[int, int], out: Path) -> dict[
     if out.exists():
         raise InputError(f"--out: expected a folder that does not exist yet, found {out}")
     network = segmenter.network.cpu()  # where the graphs are compared
+    gated = isinstance(network, GatedDenoiser)
+    step, head = (network.network, ["empty"]) if gated else (network, [])
     generator = torch.Generator().manual_seed(0)
     # the exporter takes a length of 1 for a fixed one; other lengths in the check show that none is fixed
     example, check = (_inputs(network, B, N, size, generator) for B, N in ((2, 3), (3, 2)))
     with whole_folder(out) as part, torch.no_grad():
-        features, checked = (_flat(network.encode(image)) for image, _, _ in (example, check))
-        maps = [f"feature{i}" for i in range(len(features))]
-        encode: Names = ["image"], maps
+        encoded, checked = (_flat(network.encode(image)) for image, _, _ in (example, check))
+        maps = [f"feature{i}" for i in range(len(encoded) - len(head))]
+        features = checked[: len(maps)]
+        encode: Names = ["image"], maps + head
         denoise: Names = ["y_t", "t", *maps], ["logits"]
         _write(_Encode(network), example[:1], encode, part / "encode.onnx")
-        _write(_Denoise(network), (*example[1:], *features), denoise, part / "denoise.onnx")
-        logits = network.denoise(*check[1:], _nested(checked))
+        _write(_Denoise(step), (*example[1:], *encoded[: len(maps)]), denoise, part / "denoise.onnx")
+        logits = step.denoise(*check[1:], _nested(features))
         difference = max(
             _compare(part / "encode.onnx", check[:1], checked),
-            _compare(part / "denoise.onnx", (*check[1:], *checked), (logits,)),
+            _compare(part / "denoise.onnx", (*check[1:], *features), (logits,)),
         )
         files = {
             "encode.onnx": {"inputs": encode[0], "outputs": encode[1], "run": "once per image"},
@@ -81,8 +93,10 @@ class _Denoise(_Graph):
         return self.network.denoise(y_t, t, _nested(features))
 
 
-def _flat(features: Tensor | tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """One tensor (the paper's network: the image) or several, as the inputs and outputs of a graph."""
+def _flat(features: Tensor | tuple[Tensor, ...] | Encoded) -> tuple[Tensor, ...]:
+    """One tensor (the paper's network: the image) or several, as the inputs and outputs of a graph; pi is the last."""
+    if isinstance(features, Encoded):
+        return (*_flat(features.features), features.empty)
     return (features,) if isinstance(features, Tensor) else features
 
 
@@ -135,15 +149,20 @@ def _compare(file: Path, args: Sequence[Tensor], expected: tuple[Tensor, ...]) -
 
 
 def _describe(segmenter: DiffusionSegmenter, kernel: Bernoulli) -> dict[str, Any]:
-    return {
+    shapes = {
+        "image": "(images, channels, height, width) float32 in [0, 1]",
+        "y_t": "(images, masks, targets, height, width) float32 of 0 and 1; at first each a fair coin",
+        "t": "(images, masks) int64, 1 to T",
+        "logits": "like y_t: of what model.prediction names being 1",
+    }
+    about: dict[str, Any] = {
         "weights_sha256": segmenter.weights_sha256,
         "input_spec": segmenter.input_spec,
         "model": to_plain(segmenter.config),
         "alpha_bar": kernel.schedule.alpha_bar.tolist(),  # pyright: ignore[reportUnknownMemberType]
-        "shapes": {
-            "image": "(images, channels, height, width) float32 in [0, 1]",
-            "y_t": "(images, masks, targets, height, width) float32 of 0 and 1; at first each a fair coin",
-            "t": "(images, masks) int64, 1 to T",
-            "logits": "like y_t: of what model.prediction names being 1",
-        },
+        "shapes": shapes,
     }
+    if kernel.nonempty:
+        shapes["empty"] = "(images,) float32: the logit of pi, the probability that a mask is empty"
+        about["hurdle"] = HURDLE
+    return about

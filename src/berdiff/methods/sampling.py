@@ -60,4 +60,6 @@ def describe(sampler: Sampler | None) -> str:
         return "one pass"
     steps = f"{sampler.count} step{'s' if sampler.count > 1 else ''}"
     at = "" if isinstance(sampler.steps, int) else f" ({', '.join(map(str, sampler.steps))})"
-    return f"{sampler.rule} in {steps}{at}" + (", shared noise" if sampler.noise == "shared" else "")
+    noise = ", shared noise" if sampler.noise == "shared" else ""
+    views = f", {sampler.views} views" if sampler.views > 1 else ""
+    return f"{sampler.rule} in {steps}{at}{noise}{views}"

@@ -1,26 +1,28 @@
 """The plain U-net of the paper's tables: the same network without diffusion, one answer per image."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+from annotated_types import Ge
 
 from berdiff.data.input_spec import InputSpec
-from berdiff.methods.config import MethodConfig
+from berdiff.methods.deterministic_config import DeterministicConfig
 
 if TYPE_CHECKING:
-    from berdiff.methods.deterministic import Deterministic
+    from berdiff.networks.denoiser import Denoiser
 
 
 @dataclass(frozen=True)
-class UNet(MethodConfig):
+class UNet(DeterministicConfig):
     """The network sees an empty mask at t = 0, so the image alone, and is asked once."""
 
     method: ClassVar[str] = "unet"
 
     preset: str = "small"
     """network: fast or fast-tiny (encode once), or the paper's U-Net: paper-128, paper-224, small, tiny"""
+    lambda_dice: Annotated[float, Ge(0)] = 0.0  # weight of the soft Dice loss, of each image by itself
 
-    def build(self, spec: InputSpec) -> "Deterministic":
-        from berdiff.methods.deterministic import Deterministic
+    def network(self, spec: InputSpec) -> "Denoiser[Any]":
         from berdiff.networks.build import make_network
 
-        return Deterministic(self, spec, make_network(self.preset, len(spec.channels), len(spec.targets)))
+        return make_network(self.preset, len(spec.channels), len(spec.targets))

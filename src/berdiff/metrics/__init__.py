@@ -1,9 +1,11 @@
 """GED, HM-IoU, Dice and calibration, by written conventions (docs/metrics.md).
 
 samples `(B, n, K, H, W)` and masks `(B, R, K, H, W)` of 0 and 1 -> one value per case and target, `(B, K)`. The classes
-that gather cases over batches and processes are in `berdiff.metrics.streaming`.
+that gather cases over batches and processes are in `berdiff.metrics.streaming`; the empty or non-empty decision over
+many cases is in `berdiff.metrics.finding`.
 """
 
+from berdiff.metrics.limit import ged_limit
 from berdiff.metrics.pairs import Pairs, d_max, ged, ged_unbiased, hm_iou
 from berdiff.metrics.votes import Votes, brier, dice, dice_counts, dice_from_counts, ece, nll, saliency, soft_dice
 
@@ -17,6 +19,7 @@ __all__ = [
     "dice_from_counts",
     "ece",
     "ged",
+    "ged_limit",
     "ged_unbiased",
     "hm_iou",
     "nll",

@@ -41,15 +41,27 @@ class Pairs:
             intersections[place] = _overlaps(s[place], y[place])
         return cls(intersections, n, raters.numpy())
 
+    def subset(self, places: np.ndarray) -> "Pairs":
+        """The samples at `places`, `(B, m)` or `(m,)` for every case, against the same raters; one may come twice."""
+        count, last = len(self.intersections), int(self.intersections.shape[-1])
+        chosen = np.broadcast_to(places, (count, np.shape(places)[-1]))
+        index = np.concatenate([chosen, np.broadcast_to(np.arange(self.n, last), (count, last - self.n))], 1)
+        rows = np.take_along_axis(self.intersections, index[:, None, :, None], 2)
+        return Pairs(np.take_along_axis(rows, index[:, None, None, :], 3), chosen.shape[1], self.raters)
+
+    @cached_property
+    def area(self) -> np.ndarray:
+        """(B, K, n + R), pixels."""
+        return np.diagonal(self.intersections, axis1=-2, axis2=-1)
+
     @cached_property
     def iou(self) -> np.ndarray:
         """(B, K, n + R, n + R); two empty masks have IoU 1."""
-        area = np.diagonal(self.intersections, axis1=-2, axis2=-1)
-        union = area[..., :, None] + area[..., None, :] - self.intersections
+        union = self.area[..., :, None] + self.area[..., None, :] - self.intersections
         return _ratio(self.intersections, union)
 
     @cached_property
-    def _weight(self) -> np.ndarray:
+    def weight(self) -> np.ndarray:
         """(B, R): 1 / raters for the raters of a case, 0 for the padding."""
         rater = np.arange(int(self.intersections.shape[-1]) - self.n)
         return np.asarray((rater < self.raters[:, None]) / self.raters[:, None])
@@ -57,18 +69,27 @@ class Pairs:
     def d_sy(self, first: int | None = None) -> np.ndarray:
         """(B, K): mean distance 1 - IoU of a sample to a rater, over the first samples (None: all)."""
         iou = self.iou[:, :, : self._first(first), self.n :].mean(-2)
-        return 1 - np.einsum("bkr,br->bk", iou, self._weight)
+        return 1 - np.einsum("bkr,br->bk", iou, self.weight)
 
     def d_ss(self, first: int | None = None) -> np.ndarray:
         """(B, K): mean distance of two samples over ALL pairs, each with itself included."""
         s = self._first(first)
         return 1 - self.iou[:, :, :s, :s].mean((-2, -1))
 
+    def d_ss_distinct(self, first: int | None = None) -> np.ndarray:
+        """(B, K): mean distance of two different samples; NaN where there is one."""
+        return _over_distinct(self.d_ss(first), self._first(first))
+
     @cached_property
     def d_yy(self) -> np.ndarray:
         """(B, K): mean distance of two raters over ALL pairs, each with itself included."""
         iou = self.iou[:, :, self.n :, self.n :]
-        return 1 - np.einsum("bkqr,bq,br->bk", iou, self._weight, self._weight)
+        return 1 - np.einsum("bkqr,bq,br->bk", iou, self.weight, self.weight)
+
+    @cached_property
+    def d_raters(self) -> np.ndarray:
+        """(B, K): D, the mean distance of two different raters; NaN where a case has one."""
+        return _over_distinct(self.d_yy, self.raters[:, None])
 
     def ged(self, first: int | None = None) -> np.ndarray:
         """(B, K): the squared GED over all pairs (V-statistic)."""
@@ -76,10 +97,9 @@ class Pairs:
 
     def ged_unbiased(self, first: int | None = None) -> np.ndarray:
         """(B, K): GED with the samples' own term over distinct pairs; may be negative for one case."""
-        s = self._first(first)
-        if s < 2:
+        if self._first(first) < 2:
             raise InputError("samples: expected at least 2 for the unbiased GED, found 1")
-        return 2 * self.d_sy(first) - self.d_ss(first) * s / (s - 1) - self.d_yy
+        return 2 * self.d_sy(first) - self.d_ss_distinct(first) - self.d_yy
 
     def hm_iou(self, first: int | None = None) -> np.ndarray:
         """(B, K): mean IoU of the best one-to-one matching, after repeating both sides to their lcm."""
@@ -93,10 +113,9 @@ class Pairs:
     def d_max(self, first: int | None = None) -> np.ndarray:
         """(B, K): each rater's best Dice among the samples, averaged over the raters."""
         s = self._first(first)
-        area = np.diagonal(self.intersections, axis1=-2, axis2=-1)
-        total = area[..., :s, None] + area[..., None, self.n :]
+        total = self.area[..., :s, None] + self.area[..., None, self.n :]
         dice = _ratio(2 * self.intersections[:, :, :s, self.n :], total)
-        return np.einsum("bkr,br->bk", dice.max(-2), self._weight)
+        return np.einsum("bkr,br->bk", dice.max(-2), self.weight)
 
     def _first(self, first: int | None) -> int:
         if first is not None and not 1 <= first <= self.n:
@@ -113,6 +132,12 @@ def matched_iou(iou: np.ndarray) -> np.ndarray:
     for i, matrix in enumerate(square):
         columns[i, :, 0] = linear_sum_assignment(matrix, maximize=True)[1]
     return np.take_along_axis(square, columns, -1).mean((-2, -1)).reshape(leading)
+
+
+def _over_distinct(distance: np.ndarray, count: int | np.ndarray) -> np.ndarray:
+    """The mean over all pairs of `count` masks, of which those of a mask with itself are 0, over distinct pairs."""
+    others = np.asarray(count, dtype=np.float64) - 1
+    return distance * count / np.where(others > 0, others, np.nan)
 
 
 def _flat(x: Tensor) -> np.ndarray:

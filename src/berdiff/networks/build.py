@@ -6,12 +6,16 @@ from berdiff.networks.denoiser import Denoiser
 from berdiff.plugins import Registry
 
 _PAPER, _ENCODE_ONCE = "berdiff.networks.paper:PaperUNet", "berdiff.networks.encode_once:EncodeOnce"
+_SEGDIFF, _MEDSEGDIFF = "berdiff.networks.rrdb:SegDiffNet", "berdiff.networks.medsegdiff:MedSegDiffNet"
 # preset -> a callable (preset, image_channels, targets) -> Denoiser
 NETWORKS = Registry(
     "berdiff.networks",
     {
         **dict.fromkeys(("paper-128", "paper-224", "small", "tiny"), _PAPER),
         **dict.fromkeys(("fast", "fast-tiny"), _ENCODE_ONCE),
+        **dict.fromkeys((f"segdiff-{name}" for name in ("paper-128", "paper-224", "own", "small", "tiny")), _SEGDIFF),
+        **dict.fromkeys((f"medsegdiff-{name}" for name in ("paper-128", "own", "small", "tiny")), _MEDSEGDIFF),
+        **dict.fromkeys(("ccdm", "medfm"), "berdiff.networks.narrow:NarrowUNet"),
     },
 )
 

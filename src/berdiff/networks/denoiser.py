@@ -16,6 +16,7 @@ class Denoiser(nn.Module, ABC, Generic[Features]):
     """
 
     stride: int  # height and width must be multiples of it
+    summary_width: int = 0  # of `encode_and_summarise`; 0: the network keeps no features of the image as a whole
 
     def __init__(self, preset: str, image_channels: int = 1, targets: int = 1) -> None:
         super().__init__()
@@ -28,6 +29,10 @@ class Denoiser(nn.Module, ABC, Generic[Features]):
     @abstractmethod
     def denoise(self, y_t: Tensor, t: Tensor, features: Features) -> Tensor:
         """y_t `(B, N, K, H, W)`, t `(B, N)` in 1..T, features of B images -> logits like y_t."""
+
+    def encode_and_summarise(self, image: Tensor) -> tuple[Features, Tensor]:
+        """(features, summary `(B, summary_width)`): as `encode`, and what was seen of the image as a whole."""
+        raise ValueError(f"preset: expected a network that summarises the image, such as fast, found {self.preset}")
 
     def check(self, image: Tensor) -> None:
         """ValueError unless `image` is one that the network can take."""

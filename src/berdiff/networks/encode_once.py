@@ -47,17 +47,33 @@ class EncodeOnce(Denoiser[Maps]):
         self.maps = nn.ModuleList(
             nn.Conv2d(sizes.encoder[level], sizes.step[level], 1) for level in self.step.levels for _ in range(2)
         )
-        for part in (self.step, self.maps):  # faster there; the encoder's backward pass is faster in the default format
-            part.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
+        self.summary_width = 3 * sum(sizes.encoder)
+        self.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]  # the faster one
 
     def encode(self, image: Tensor) -> Maps:
+        return self._maps(self._levels(image))
+
+    def encode_and_summarise(self, image: Tensor) -> tuple[Maps, Tensor]:
+        levels = self._levels(image)
+        return self._maps(levels), torch.cat([summary(level) for level in levels], 1)
+
+    def _levels(self, image: Tensor) -> list[Tensor]:
         self.check(image)
-        features = self.encoder(F.pixel_unshuffle(2 * image - 1, 2))
-        return tuple(to_map(features[self.step.levels[i // 2]]) for i, to_map in enumerate(self.maps))
+        return self.encoder(F.pixel_unshuffle(2 * image - 1, 2))
+
+    def _maps(self, levels: list[Tensor]) -> Maps:
+        return tuple(to_map(levels[self.step.levels[i // 2]]) for i, to_map in enumerate(self.maps))
 
     def denoise(self, y_t: Tensor, t: Tensor, features: Maps) -> Tensor:
         folded = F.pixel_unshuffle((2 * y_t - 1).flatten(0, 1), 2)
         return F.pixel_shuffle(self.step(folded, t, features), 2).reshape(y_t.shape)
+
+
+def summary(features: Tensor) -> Tensor:
+    """(B, C, h, w) -> (B, 3 C): the mean and the largest value, and the mean of the middle, where a finding lies."""
+    h, w = features.shape[-2:]
+    rows, columns = (slice(n // 2 - max(1, n // 8), n // 2 + max(1, n // 8)) for n in (h, w))
+    return torch.cat([features.mean((2, 3)), features.amax((2, 3)), features[..., rows, columns].mean((2, 3))], 1)
 
 
 class Encoder(nn.Module):

@@ -21,10 +21,22 @@ def notes_line(result: Result) -> str:
     return "; ".join(notes(result))
 
 
+def set_words(result: Result) -> str:
+    """What the masks are that are shown and written."""
+    n, P = len(result.samples), len(result.pool)
+    match result.settings.get("set", "independent"):
+        case "systematic":
+            return f"{n} masks spread evenly by area over {P} samples"
+        case "representative":
+            return f"{n} masks chosen to represent {P} samples"
+        case _:
+            return f"{n} samples"
+
+
 def settings_line(result: Result) -> str:
     """How the masks were sampled."""
     settings = result.settings
-    parts = [f"{len(result.samples)} samples"]
+    parts = [set_words(result)]
     if "model" in settings:
         parts.append(f"model {settings['model']}")
     if "sampler" in settings:

@@ -54,7 +54,7 @@ def dicom_seg_files(result: Result, representatives: Sequence[Representative]) -
     slices = result.geometry.shape[0] if result.volume else 1  # as stored: an upright volume may be cut another way
     expect(slices == len(images), result.name, f"{slices} DICOM files, one per slice", len(images))
     # of these samples of these images: so writing them again makes the same objects, not new ones
-    digest = hashlib.sha256(np.packbits(result.samples).tobytes())
+    digest = hashlib.sha256(np.packbits(result.pool).tobytes())
     for text in (__version__, json.dumps(dict(result.settings), sort_keys=True), *(i.SOPInstanceUID for i in images)):
         digest.update(f"{text}\0".encode())
     identity = digest.hexdigest()
@@ -96,7 +96,7 @@ def _segmentation(
         software_versions=__version__,
         device_serial_number="0",
         content_label="BERDIFF",
-        content_description=f"{len(result.samples)} samples, {NOT_CLINICAL}",
+        content_description=f"{len(result.pool)} samples, {NOT_CLINICAL}",
         series_description=f"berdiff {kind.lower()}, {NOT_CLINICAL}",
     )
 

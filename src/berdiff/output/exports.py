@@ -107,10 +107,13 @@ def facts(result: Result, chosen: Representatives) -> dict[str, Any]:
         "source": {"kind": result.geometry.kind, "files": [str(path) for path in result.geometry.paths]},
         "settings": dict(result.settings),
         "targets": result.targets,
-        "shape": result.samples.shape[2:],
+        "shape": result.pool.shape[2:],
         "spacing_mm": [float(mm) if np.isfinite(mm) else None for mm in result.spacing],
         "region": result.roi,
+        "set": result.settings.get("set", "independent"),
         "samples": len(result.samples),
+        "pool": len(result.pool),
+        "chosen": None if result.chosen is None else [place + 1 for place in result.chosen],
         "measurements": result.measurements(),
         "representatives": [
             {"name": _representative_name(i, found), "frequency": found.frequency, "sample": found.index + 1}

@@ -15,7 +15,7 @@ from berdiff import __version__
 from berdiff.inference.measurements import measure
 from berdiff.inference.representatives import Representative
 from berdiff.inference.result import Result
-from berdiff.output.captions import notes_line, percent, settings_line, sizes
+from berdiff.output.captions import notes_line, percent, set_words, settings_line, sizes
 from berdiff.output.tiles import SHOWN_SAMPLES, Tile, edges, grey_bytes, picture_bytes, result_tiles
 from berdiff.output.views import close_up
 
@@ -49,7 +49,8 @@ def page(title: str, entries: Sequence[ReportEntry], intro: Sequence[str] = (), 
 
     environment.globals |= {"name_of_plane": name_of_plane, "outline": _outline, "measured": _measured}
     environment.globals |= {"close_up": close_up, "result_tiles": result_tiles, "percent": percent}
-    environment.globals |= {"settings_line": settings_line, "notes_line": notes_line, "shown_samples": SHOWN_SAMPLES}
+    environment.globals |= {"settings_line": settings_line, "set_words": set_words, "notes_line": notes_line}
+    environment.globals |= {"shown_samples": SHOWN_SAMPLES}
     return environment.get_template("report.html.j2").render(
         title=title, intro=intro, table=table, planes=planes, entries=entries, version=__version__
     )

@@ -11,7 +11,7 @@ from berdiff.schema import Settings
 
 # name on the command line -> what is written. Arrays are PNG for a 2D image and NIfTI for a volume.
 KINDS = {
-    "samples": "every sample mask",
+    "samples": "each of the masks",
     "saliency": "the share of the samples that mark a pixel",
     "variance": "the variance over the samples",
     "mask": "what at least half of the samples mark",
@@ -44,4 +44,5 @@ class OutputSettings(Settings):
 
     out: Path  # folder for the results, in which every input gets a folder of its own
     write: Annotated[tuple[Kind, ...] | None, tyro.conf.arg(metavar="KIND ...", help=_HELP)] = None
-    representatives: Annotated[int, Ge(1)] = 3  # number of representative masks
+    representatives: Annotated[int, Ge(1)] = 3
+    """number of representative masks, each with the share of all samples that are nearest to it"""

@@ -69,7 +69,7 @@ def result_tiles(close: CloseUp, representatives: Sequence[Representative], targ
             variance_tile(result.variance[target]),
         ],
         "representatives": [
-            outlined(f"{percent(found.frequency)} of samples", result.samples[found.index], SAMPLE_COLOUR)
+            outlined(f"{percent(found.frequency)} of samples", result.pool[found.index], SAMPLE_COLOUR)
             for found in representatives
         ],
         "samples": [outlined(f"sample {i + 1}", masks, SAMPLE_COLOUR) for i, masks in enumerate(shown)],

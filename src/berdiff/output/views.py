@@ -22,26 +22,26 @@ class CloseUp:
 def close_up(result: Result) -> CloseUp:
     """The slice with most of the finding; of it the region that was segmented, or where that is large, a square
     around the masks. No mask is cut off."""
-    plane, samples, words = result.image, result.samples, ""
+    plane, pool, words = result.image, result.pool, ""
     if result.volume:
         z = fullest_slice(result)
-        plane, samples, words = plane[:, z], samples[:, :, z], f", slice {z}"
-    box = _box(replace(result, samples=samples))
+        plane, pool, words = plane[:, z], pool[:, :, z], f", slice {z}"
+    box = _box(replace(result, pool=pool))
     raters = None if result.raters is None else result.raters[..., *box]
-    image, samples = plane[:, *box], samples[..., *box]
-    part = replace(result, image=image, samples=samples, raters=raters, spacing=result.spacing[-2:], roi=None)
+    image, pool = plane[:, *box], pool[..., *box]
+    part = replace(result, image=image, pool=pool, raters=raters, spacing=result.spacing[-2:], roi=None)
     return CloseUp(part, plane, box, words)
 
 
 def fullest_slice(result: Result) -> int:
     """Of a volume: where the samples mark the most; the middle where they mark nothing."""
-    area = result.samples.sum(axis=(0, 1, -2, -1), dtype=np.int64)
+    area = result.pool.sum(axis=(0, 1, -2, -1), dtype=np.int64)
     return int(area.argmax()) if area.any() else len(area) // 2
 
 
 def clearest_channel(result: Result) -> int:
     """Of a 2D image of several channels, the one in which the marked stands out most from what is around it."""
-    image, marked = result.image, result.samples.any(axis=(0, 1))
+    image, marked = result.image, result.pool.any(axis=(0, 1))
     if len(image) == 1 or not marked.any() or marked.all():
         return 0
     apart = np.abs(image[:, marked].mean(1) - image[:, ~marked].mean(1))
@@ -50,7 +50,7 @@ def clearest_channel(result: Result) -> int:
 
 def _box(result: Result) -> tuple[slice, slice]:
     """Rows and columns to show of one slice."""
-    marked = [result.samples] if result.raters is None else [result.samples, result.raters]
+    marked = [result.pool] if result.raters is None else [result.pool, result.raters]
     touched = np.logical_or.reduce([masks.any(axis=(0, 1)) for masks in marked])
     regions = [(0, length) for length in touched.shape] if result.roi is None else result.roi[-2:]
     if not touched.any():

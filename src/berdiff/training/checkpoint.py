@@ -2,7 +2,7 @@
 
 checkpoints/step-00001200/raw.safetensors        the weights as the optimiser left them, and buffers: for resuming
                           ema.safetensors        their moving average: the trained model
-                          optimizer.safetensors  AdamW's moments
+                          optimizer.safetensors  the optimiser's moments
                           state.json             step, counters, checksums of the other three and of itself
 """
 

@@ -37,21 +37,30 @@ class DataConfig(schema.Settings):
 
 @dataclass(frozen=True)
 class OptimConfig(schema.Settings):
-    """AdamW, its learning rate, and the moving average of the weights"""
+    """the optimiser, its learning rate, and the moving average of the weights"""
 
+    kind: Literal["adamw", "sgd"] = "adamw"  # optimiser
     lr: NotNegative = 5e-5  # learning rate
-    weight_decay: NotNegative = 0.01  # weight decay of AdamW
+    weight_decay: NotNegative = 0.01  # weight decay of AdamW, or penalty of SGD
+    momentum: Annotated[float, Gt(0), Lt(1)] | None = None  # of SGD, which needs it
+    nesterov: bool = False  # with sgd: Nesterov's momentum
     warmup_steps: Natural = 0  # steps over which the learning rate rises from 0
-    decay: Literal["constant", "cosine"] = "constant"  # learning rate after the warm-up
-    decay_steps: Count | None = None  # with cosine: the step at which the learning rate has fallen to zero
+    decay: Literal["constant", "cosine", "poly"] = "constant"
+    """learning rate after the warm-up; poly: the share of the steps that are left, to the power 0.9"""
+    decay_steps: Count | None = None  # with cosine and poly: the step at which the learning rate has fallen to zero
     clip_norm: Annotated[float, Gt(0)] | None = None  # maximum norm of the gradient
     ema_decay: Share = 0.9999  # of the moving average of the weights, which is the trained model
     ema_warmup: bool = True  # start with a short average: the decay is at most (1 + updates) / (10 + updates)
 
     def check(self) -> None:
+        if (self.kind == "sgd") != (self.momentum is not None):
+            found = f"{self.momentum} with {self.kind}"
+            raise InputError(f"momentum: expected a number with --optim.kind sgd and None otherwise, found {found}")
+        if self.nesterov and self.kind != "sgd":
+            raise InputError(f"nesterov: expected it with --optim.kind sgd alone, found it with {self.kind}")
         steps = self.decay_steps
-        if (self.decay == "cosine") != (steps is not None):
-            rule = "a number of steps with --optim.decay cosine and None otherwise"
+        if (self.decay == "constant") != (steps is None):
+            rule = "a number of steps with --optim.decay cosine or poly and None otherwise"
             raise InputError(f"decay_steps: expected {rule}, found {steps} with {self.decay}")
         if steps is not None and steps <= self.warmup_steps:
             raise InputError(f"decay_steps: expected more than the {self.warmup_steps} warm-up steps, found {steps}")

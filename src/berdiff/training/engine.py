@@ -1,4 +1,4 @@
-"""Lightning Fabric and AdamW from our settings: where a run is spread, in which precision, and how its weights move.
+"""Lightning Fabric and an optimiser from our settings: where a run is spread, how precise, and how its weights move.
 
 The parameter groups of a method each have their own rate at a step, and are clipped by themselves."""
 
@@ -13,13 +13,14 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
 from torch.distributed.tensor import DTensor
 from torch.nn.utils import clip_grad_norm_
-from torch.optim import AdamW, Optimizer
+from torch.optim import SGD, AdamW, Optimizer
 
 from berdiff.data.describe import expect
 from berdiff.errors import InputError
 from berdiff.methods.base import Segmenter
 from berdiff.training.config import AnyConfig, EngineConfig, OptimConfig
 
+POWER = 0.9  # of the decay poly
 METHODS = ("loss", "sample")  # of a Segmenter; both must pass through what Fabric wraps around it
 
 
@@ -64,7 +65,7 @@ def sum_over_processes(fabric: Fabric, values: Tensor) -> Tensor:
     return fabric.all_reduce(values, reduce_op="sum") if fabric.world_size > 1 else values  # pyright: ignore
 
 
-def make_optimizer(segmenter: Segmenter, config: OptimConfig, fused: bool) -> AdamW:
+def make_optimizer(segmenter: Segmenter, config: OptimConfig, fused: bool) -> Optimizer:
     """What a group leaves open is as the configuration says. Each group of the optimiser knows its ParameterGroup."""
     groups = segmenter.parameter_groups()
     members: list[list[Tensor]] = [[] for _ in groups]
@@ -79,17 +80,24 @@ def make_optimizer(segmenter: Segmenter, config: OptimConfig, fused: bool) -> Ad
         common = {"params": parameters, "rate": group.rate_at, "clip_norm": config.clip_norm}
         own = {"betas": group.betas, "weight_decay": group.weight_decay, "clip_norm": group.clip_norm}
         options.append(common | {name: value for name, value in own.items() if value is not None})
-    return AdamW(options, lr=config.lr, weight_decay=config.weight_decay, fused=fused)
+    if config.kind == "adamw":
+        return AdamW(options, lr=config.lr, weight_decay=config.weight_decay, fused=fused)
+    for_adam = "adamw for a method whose parameter groups have betas"
+    expect(all(group.betas is None for group in groups), "--optim.kind", for_adam, config.kind)
+    momentum = config.momentum or 0.0  # the configuration was checked: it has one
+    return SGD(options, config.lr, momentum, 0.0, config.weight_decay, config.nesterov, fused=fused)
 
 
 def learning_rate(config: OptimConfig, step: int) -> float:
-    """At step 1, 2, ...: a straight rise over the warm-up, then constant or half a cosine down to 0."""
+    """At step 1, 2, ...: a straight rise over the warm-up, then constant, half a cosine or a power down to 0."""
     if step <= config.warmup_steps:
         return config.lr * step / config.warmup_steps
     if config.decay_steps is None:
         return config.lr
-    done = (step - config.warmup_steps) / (config.decay_steps - config.warmup_steps)
-    return config.lr * (1 + math.cos(math.pi * min(done, 1.0))) / 2
+    done = min((step - config.warmup_steps) / (config.decay_steps - config.warmup_steps), 1.0)
+    if config.decay == "poly":
+        return config.lr * (1 - done) ** POWER
+    return config.lr * (1 + math.cos(math.pi * done)) / 2
 
 
 def set_rates(optimizer: Optimizer, config: OptimConfig, step: int) -> None:

@@ -7,13 +7,12 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor
 
-from berdiff.data.augment import crop
 from berdiff.data.input_spec import Size
 from berdiff.data.store import Store
 from berdiff.data.subset import choose_cases
 from berdiff.evaluation.core import sample_cases
 from berdiff.methods.base import Segmenter
-from berdiff.metrics import ged, hm_iou
+from berdiff.metrics import Pairs
 from berdiff.training.config import AnyConfig, ValidationConfig
 from berdiff.training.engine import sum_over_processes
 
@@ -22,10 +21,11 @@ from berdiff.training.engine import sum_over_processes
 class ValidationCases:
     """The fixed subset, in memory."""
 
-    images: Tensor  # (N, C, H, W)
+    images: Tensor  # (N, C, H, W), whole
     masks: Tensor  # (N, R, K, H, W)
     raters: Tensor  # (N,) how many of the R masks are raters' own
     names: list[str]
+    size: Size  # of the centre that the model sees
     notes: tuple[str, ...] = ()  # of the store, for the sheet
 
 
@@ -37,10 +37,11 @@ def read_cases(store: Store, config: AnyConfig, size: Size) -> ValidationCases |
     chosen = choose_cases(store, validation.split, validation.cases, config.seed, option="--validation.cases")
     images, masks = store.read(chosen)
     return ValidationCases(
-        torch.from_numpy(np.ascontiguousarray(crop(images, size))),
-        torch.from_numpy(np.ascontiguousarray(crop(masks, size))),
+        torch.from_numpy(images),
+        torch.from_numpy(masks),
         torch.from_numpy(store.cases.raters[chosen].astype(np.int64)),
         [str(name) for name in store.cases.case[chosen]],
+        size,
         store.notes,
     )
 
@@ -50,7 +51,8 @@ def validate(
 ) -> tuple[dict[str, float], Tensor]:
     """Mean GED and HM-IoU over the subset, and the samples of this process's first cases, for the sheet.
 
-    The processes share the cases, the first one has the first of them; each case counts once.
+    Figures are on whole images, as those of `berdiff evaluate`. The processes share the cases, the first one has the
+    first of them; each case counts once.
     """
     rank, world, count = fabric.global_rank, fabric.world_size, len(cases.names)
     # all make as many calls (with FSDP and DDP they wait for each other), so the last ones may repeat a case
@@ -61,10 +63,12 @@ def validate(
         chosen = own[first : first + config.batch_size]
         names = [cases.names[i] for i in chosen]
         with fabric.autocast():
-            samples = sample_cases(segmenter, cases.images[chosen], names, config.samples, None, seed, fabric.device)
+            images, n = cases.images[chosen], config.samples
+            samples = sample_cases(segmenter, images, names, n, None, seed, fabric.device, cases.size)
         shown.append(samples[: max(0, config.sheet_cases - first)])
         counts = torch.tensor([rank * share + first + i < count for i in range(len(chosen))])
-        values = [f(samples, cases.masks[chosen], cases.raters[chosen]).mean(1)[counts] for f in (ged, hm_iou)]
-        totals += torch.stack([values[0].sum(), values[1].sum(), counts.sum().double()])
+        pairs = Pairs.of(samples, cases.masks[chosen], cases.raters[chosen])
+        ged, hm_iou = (torch.from_numpy(of).mean(1)[counts].sum() for of in (pairs.ged(), pairs.hm_iou()))
+        totals += torch.stack([ged, hm_iou, counts.sum().double()])
     totals = sum_over_processes(fabric, totals.to(fabric.device)).cpu()
     return {"ged": float(totals[0] / totals[2]), "hm_iou": float(totals[1] / totals[2])}, torch.cat(shown)

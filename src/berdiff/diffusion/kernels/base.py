@@ -26,8 +26,13 @@ class Kernel(ABC):
         """(y_t, eps) from a mask."""
 
     @abstractmethod
-    def loss(self, output: Tensor, y0: Tensor, y_t: Tensor, eps: Tensor, t: Time) -> dict[str, Tensor]:
-        """The terms of the loss from one output; "loss" is their weighted sum."""
+    def loss(
+        self, output: Tensor, y0: Tensor, y_t: Tensor, eps: Tensor, t: Time, weight: Tensor | None = None
+    ) -> dict[str, Tensor]:
+        """The terms of the loss from one output; "loss" is their weighted sum.
+
+        A mean over masks, or the sum with a `weight` `(B, N)` per mask.
+        """
 
     @abstractmethod
     def step(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from berdiff.diffusion.bernoulli import draw, draw_level, q_sample, reverse_mean, sigma_max, sigma_post
+from berdiff.diffusion.bernoulli import draw, draw_level, draw_some, q_sample, reverse_mean, sigma_max, sigma_post
 from berdiff.diffusion.kernels.base import Kernel
 from berdiff.diffusion.losses import Prediction, estimate_logits, total_loss
 from berdiff.diffusion.random import Generators
@@ -20,6 +20,7 @@ class Bernoulli(Kernel):
     lambda_kl: float = 1.0
     lambda_bce: float = 1.0
     posterior: Posterior = "soft"  # the form of eq. 7 in L_KL
+    nonempty: bool = False  # y0 is known to have a marked pixel, so the last step is conditioned on that
 
     def prior(self, shape: Sequence[int], generators: Generators, like: Tensor) -> Tensor:
         """y_T ~ B(1/2)."""
@@ -28,9 +29,11 @@ class Bernoulli(Kernel):
     def q_sample(self, y0: Tensor, t: Time, generators: Generators) -> tuple[Tensor, Tensor]:
         return q_sample(self.schedule, y0, t, generators)
 
-    def loss(self, output: Tensor, y0: Tensor, y_t: Tensor, eps: Tensor, t: Time) -> dict[str, Tensor]:
+    def loss(
+        self, output: Tensor, y0: Tensor, y_t: Tensor, eps: Tensor, t: Time, weight: Tensor | None = None
+    ) -> dict[str, Tensor]:
         weights = self.lambda_kl, self.lambda_bce
-        return total_loss(self.schedule, output, y0, y_t, eps, t, self.prediction, *weights, self.posterior)
+        return total_loss(self.schedule, output, y0, y_t, eps, t, self.prediction, *weights, self.posterior, weight)
 
     def step(
         self, sampler: Sampler, output: Tensor, y_t: Tensor, t: int, s: int, generators: Generators
@@ -42,12 +45,18 @@ class Bernoulli(Kernel):
         too much, and in the limit the two are the same (docs/deviations.md).
         """
         y0_hat = y0 = estimate_logits(self.schedule, self.prediction, output, y_t, t).sigmoid()
+        if s == 0 and self.nonempty:
+            return draw_nonempty(y0_hat, sampler, generators), y0_hat
         if not (s == 0 and sampler.last_step == "threshold"):
             if sampler.noise == "shared":
                 y0 = draw_level(y0_hat, generators)
             elif self.prediction == "prior" and sampler.rule == "ddpm" and sampler.posterior == "soft":
                 y0 = output.sigmoid()  # the soft form adds the pixel's own evidence itself
         return draw(step_prob(self.schedule, sampler, y_t, y0, t, s), generators), y0_hat
+
+    def empty_output(self, y_t: Tensor) -> Tensor:
+        """The output that says: no pixel is marked."""
+        return (y_t if self.prediction == "noise" else torch.zeros_like(y_t)).logit()
 
     def to_mask(self, y_0: Tensor) -> Tensor:
         return y_0
@@ -59,6 +68,21 @@ class Bernoulli(Kernel):
 
     def from_mean(self, mean: Tensor) -> Tensor:
         return mean.clamp(0, 1).logit()  # rounding leaves it a hair outside at the ends
+
+
+def draw_nonempty(y0_hat: Tensor, sampler: Sampler, generators: Generators) -> Tensor:
+    """The last step, from the estimate `(B, N, K, H, W)`, given that some pixel of the mask is marked.
+
+    Sampled, it is the law of a draw from the estimate without its empty outcome. Thresholded, the cut is 1/2, or half
+    of the largest probability where nothing reaches 1/2. Where no pixel has a probability above 0 the mask stays empty.
+    """
+    largest = y0_hat.flatten(2).amax(2).reshape(*y0_hat.shape[:2], 1, 1, 1)
+    if sampler.last_step == "threshold":
+        cut = torch.where(largest < 0.5, largest / 2, 0.5)
+        return ((y0_hat >= cut) & (y0_hat > 0)).to(y0_hat.dtype)
+    if sampler.noise == "shared":
+        return draw_level(y0_hat / largest, generators)  # 0 / 0 is above no level
+    return draw_some(y0_hat.flatten(2), generators).reshape(y0_hat.shape)
 
 
 def step_prob(schedule: NoiseSchedule, sampler: Sampler, y_t: Tensor, y0: Tensor, t: int, s: int) -> Tensor:

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from berdiff.diffusion import gaussian
 from berdiff.diffusion.kernels.base import Kernel
+from berdiff.diffusion.losses import over_masks
 from berdiff.diffusion.random import Generators, normal
 from berdiff.diffusion.sampler import Sampler
 from berdiff.diffusion.schedule import Time
@@ -31,8 +32,11 @@ class Gaussian(Kernel):
     def q_sample(self, y0: Tensor, t: Time, generators: Generators) -> tuple[Tensor, Tensor]:
         return gaussian.q_sample(self.schedule, gaussian.to_signal(y0), t, generators)
 
-    def loss(self, output: Tensor, y0: Tensor, y_t: Tensor, eps: Tensor, t: Time) -> dict[str, Tensor]:
-        mse = (output - (eps if self.prediction == "noise" else gaussian.to_signal(y0))).square().mean()
+    def loss(
+        self, output: Tensor, y0: Tensor, y_t: Tensor, eps: Tensor, t: Time, weight: Tensor | None = None
+    ) -> dict[str, Tensor]:
+        target = eps if self.prediction == "noise" else gaussian.to_signal(y0)
+        mse = over_masks((output - target).square(), weight)
         return {"loss": mse, "mse": mse}
 
     def step(

@@ -6,10 +6,19 @@ One file per family of methods; each names its functions in `RECIPES`.
 from collections.abc import Callable
 from typing import Any
 
-from berdiff.experiments.recipes import bernoulli
+from berdiff.experiments.recipes import (
+    adversarial,
+    autoregressive,
+    bernoulli,
+    deterministic,
+    diffusion,
+    joint,
+    latent,
+    one_pass,
+)
 from berdiff.training.config import TrainConfig
 
-_FAMILIES = (bernoulli,)
+_FAMILIES = (bernoulli, latent, adversarial, joint, deterministic, diffusion, autoregressive, one_pass)
 
 RECIPES: dict[str, Callable[[], TrainConfig[Any]]] = {
     recipe.__name__.replace("_", "-"): recipe for family in _FAMILIES for recipe in family.RECIPES

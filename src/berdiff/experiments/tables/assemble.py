@@ -6,6 +6,7 @@ from typing import Any
 from berdiff.evaluation.bootstrap import PatientBootstrap
 from berdiff.evaluation.compare import Evaluation, average, compare_evaluations
 from berdiff.evaluation.per_case import summarise
+from berdiff.evaluation.report import extent
 from berdiff.experiments.tables.spec import Claim, PaperTable, TableRow
 from berdiff.experiments.tables.table_job import TableJob, budget
 
@@ -88,8 +89,7 @@ def _decided(table: PaperTable, claim: Claim, averaged: dict[str, Evaluation]) -
 def _caption(job: TableJob, finished: list[FinishedRow], rows: list[dict[str, Any]]) -> list[str]:
     """What one must know to read the table."""
     scale, first = job.scale, finished[0].parts[0].result
-    crop, seeds = first["settings"]["crop"], job.seeds
-    size = f", centre {crop}x{crop}" if crop else ""
+    seeds = job.seeds
     slices, patients = ([row[key] for row in rows] for key in ("slices", "patients"))
     mean = f" of the mean of {seeds} seeds; each seed's own figure in table.csv." if seeds > 1 else ", one seed."
     trainings = [scale.trainings[row.training] for row in job.table.rows]
@@ -100,8 +100,8 @@ def _caption(job: TableJob, finished: list[FinishedRow], rows: list[dict[str, An
     )
     lines = [
         f"Scale {scale.name}: {trained if job.model is None else f'one given model, {job.model}.'}",
-        f"Data: {first['data']['source']}, split {scale.split}, {_span(slices)} slices of {_span(patients)} patients"
-        f"{size}; {scale.samples} samples per slice. Rows with fewer slices have the first of the same order.",
+        f"Data: {first['data']['source']}, split {scale.split}, {_span(slices)} slices of {_span(patients)} patients; "
+        f"{scale.samples} samples per slice; {extent(first)}. Rows with fewer slices have the first of the same order.",
         f"Intervals: 95 % bootstrap over patients{mean}",
         "The paper's rows are of its own preparation and split of the data: another set of slices, so not comparable.",
     ]

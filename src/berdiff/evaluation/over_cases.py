@@ -1,0 +1,33 @@
+"""Figures of all cases together that are no mean of one metric: parity with raters, and P(finding)."""
+
+from typing import Any
+
+from berdiff.evaluation.bootstrap import Figure, PatientBootstrap
+from berdiff.evaluation.per_case import Columns
+from berdiff.metrics.finding import finding_ece, finding_ged, finding_r2, finding_sums, reliability
+
+
+def rater_parity(columns: Columns, bootstrap: PatientBootstrap) -> dict[str, Figure] | None:
+    """How far a sample agrees with a rater, 1 - d_SY, and another rater does, 1 - D: at parity they are equal.
+
+    Of the cases with two raters or more; None where there are none.
+    """
+    several = columns["raters"] > 1
+    if not several.any():
+        return None
+    d_sy, D, patients = (columns[name][several] for name in ("d_sy", "d_raters", "patient"))
+    each = {"samples": 1 - d_sy, "raters": 1 - D, "difference": D - d_sy}
+    return {name: bootstrap.estimate(values, patients) for name, values in each.items()}
+
+
+def finding_figures(columns: Columns, bootstrap: PatientBootstrap) -> dict[str, Any]:
+    """P(finding) of one target: ECE, R^2 and the GED of this decision with intervals, and the reliability table."""
+    p, q, patients = columns["finding_samples"], columns["finding_raters"], columns["patient"]
+    sums = finding_sums(p, q)
+    resampled = bootstrap.totals(sums, patients)
+    return {
+        "ece": bootstrap.interval(float(finding_ece(sums.sum(0))), finding_ece(resampled)),
+        "r2": bootstrap.interval(float(finding_r2(sums.sum(0))), finding_r2(resampled)),
+        "ged": bootstrap.estimate(finding_ged(p, q), patients),
+        "reliability": [row._asdict() for row in reliability(p, q)],
+    }

@@ -1,0 +1,121 @@
+"""The tables of an evaluation, and what one must know to read them."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from berdiff import schema
+from berdiff.data.describe import by
+from berdiff.diffusion.sampler import Sampler
+from berdiff.evaluation.bootstrap import Figure
+from berdiff.evaluation.layout import TextTable, interval, number, pipes
+from berdiff.evaluation.per_case import direction, label
+from berdiff.methods.sampling import describe
+
+# in tables of their own
+DISTANCES = {
+    "d_sy": "a sample and a rater, d_SY",
+    "d_ss": "two different samples, d_SS",
+    "d_yy": "two raters, also one with itself, d_YY",
+    "d_raters": "two different raters, D",
+}
+FINDING = {"ece": "ECE", "r2": "R^2", "ged": "GED, 2 (p - q)^2"}
+
+
+def tables_of(result: dict[str, Any]) -> list[TextTable]:
+    """Metrics down: the model beside the paper, the reference points, distances, P(finding), and each target."""
+    metrics, paper, references = result["metrics"], result["paper"], result["references"]
+    header = [result["model"], "better", "ours", "95 % interval", *(["the paper's, on its data"] if paper else [])]
+    body = []
+    for metric in (name for name in metrics if name not in (*DISTANCES, "finding_ged")):
+        published = [number(paper["metrics"].get(metric))] if paper else []
+        body.append([label(metric), direction(metric), *_cells(metrics[metric]), *published])
+    points = [
+        [label(metric), *(number(figures.get(metric, {}).get("value")) for figures in references.values())]
+        for metric in metrics
+        if any(metric in figures for figures in references.values())
+    ]
+    distances = [[words, *_cells(metrics[name])] for name, words in DISTANCES.items() if name in metrics]
+    return [
+        (header, body),
+        (["reference points", *references], points),
+        (["distance, 1 - IoU, of", "value", "95 % interval"], distances),
+        *_parity(result),
+        *(_finding(*each) for each in result["finding"].items()),
+        *(_target(*each) for each in result["by_target"].items()),
+    ]
+
+
+def _cells(figure: Figure) -> list[str]:
+    return [number(figure["value"]), interval(figure)]
+
+
+def _parity(result: dict[str, Any]) -> Iterator[TextTable]:
+    """None where every case has one rater."""
+    if parity := result["rater_parity"]:
+        words = {"samples": "a sample", "raters": "another rater", "difference": "difference"}
+        body = [[words[name], *_cells(figure)] for name, figure in parity.items()]
+        yield ["agreement with a rater of", "value", "95 % interval"], body
+
+
+def _finding(target: str, figures: dict[str, Any]) -> TextTable:
+    return (
+        [f"P(finding), {target}", "value", "95 % interval"],
+        [[words, *_cells(figures[name])] for name, words in FINDING.items()],
+    )
+
+
+def _target(target: str, figures: dict[str, Figure]) -> TextTable:
+    return (
+        [f"target {target}", "value", "95 % interval"],
+        [[label(metric), *_cells(figure)] for metric, figure in figures.items()],
+    )
+
+
+def _reliability(target: str, figures: dict[str, Any]) -> TextTable:
+    return (
+        [f"P(finding), {target}", "cases", "mean of samples, p", "mean of raters, q"],
+        [
+            [f"{row['low']:g} to {row['high']:g}", str(row["cases"]), number(row["p"]), number(row["q"])]
+            for row in figures["reliability"]
+        ],
+    )
+
+
+def extent(result: dict[str, Any]) -> str:
+    """Which part of the images the figures are on, and which part the model sees."""
+    size, crop = result["data"]["size"], result["settings"]["crop"]
+    seen = "all of it" if crop is None or [crop, crop] == size else f"the centre {by([crop, crop])}"
+    return f"figures on the whole {by(size)}; the model sees {seen}"
+
+
+def captions(result: dict[str, Any]) -> list[str]:
+    """What one must know to read the tables."""
+    data, settings, paper = result["data"], result["settings"], result["paper"]
+    n, pool, chosen = settings["samples"], settings["pool"], settings["set"] != "independent"
+    sampler = None if settings["sampler"] is None else schema.parse(Sampler, settings["sampler"], str)
+    masks = f"{settings['set']} sets of {n} out of {pool} samples" if chosen else f"{n} samples"
+    lines = [
+        f"{data['cases']} cases of {data['patients']} patients, split {settings['split']} of {data['source']}; "
+        f"{masks}, {describe(sampler)}, seed {settings['seed']}; {extent(result)}.",
+        "Intervals: 95 % bootstrap over patients. Dice: saliency above 0.5 against the raters' majority.",
+        "exact model: knows p(y|x), of which the R raters are taken to be independent draws, and not the raters; "
+        f"its GED is {'D / R, the limit of any set' if chosen else 'D (1/R + 1/n), unbiased D / R'}.",
+        "perfect sampler: draws from the case's own raters; its GED is exact, d_YY / n.",
+    ]
+    if chosen:
+        lines.append(
+            f"GED, HM-IoU and D_max are of the sets, all else of the {pool} samples: published figures are of "
+            "independent samples, so compare them with --set independent."
+        )
+    if (several := data["cases_of_several_raters"]) < data["cases"]:
+        lines.append(f"D, agreement and the exact model: of the {several} cases with two raters or more.")
+    if paper:
+        lines.append(f"The paper's figures are of {paper['data']}: another set of slices, so not comparable.")
+    return lines + [f"Data: {note}." for note in data["notes"]]
+
+
+def markdown(result: dict[str, Any]) -> str:
+    tables = [*tables_of(result), *(_reliability(*each) for each in result["finding"].items())]
+    notes = [f"- {line}" for line in captions(result)]
+    body = [line for table in tables for line in pipes(*table)]
+    return "\n".join([f"# Evaluation of {result['model']}", "", *body, *notes, ""])

@@ -1,0 +1,41 @@
+"""The settings of every method that gives one answer per image. No torch here."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from annotated_types import Ge
+
+from berdiff.data.input_spec import InputSpec
+from berdiff.errors import InputError
+from berdiff.methods.config import MethodConfig
+
+if TYPE_CHECKING:
+    from berdiff.methods.deterministic import Deterministic
+    from berdiff.networks.denoiser import Denoiser
+
+Answer = Literal["mask", "level-sets"]
+Preset = Literal["paper", "small", "tiny"]
+
+
+@dataclass(frozen=True)
+class DeterministicConfig(MethodConfig):
+    """A method adds its `network`, and the weights of the loss where its authors' are others."""
+
+    preset: str = "small"  # network by its size
+    lambda_bce: Annotated[float, Ge(0)] = 1.0  # weight of the cross-entropy
+    lambda_dice: Annotated[float, Ge(0)] = 1.0  # weight of the soft Dice loss, of each image by itself
+    answer: Answer = "mask"
+    """what a sample is: the pixels more probable than not (mask: all samples are the same one), or those more probable
+    than one random level per sample (level-sets: nested masks, each pixel marked as often as it is probable)"""
+
+    def check(self) -> None:
+        if not self.lambda_bce + self.lambda_dice > 0:
+            raise InputError("lambda_dice: expected a weight above 0 where lambda_bce is 0, found 0")
+
+    def network(self, spec: InputSpec) -> "Denoiser[Any]":
+        raise TypeError(f"{type(self).__name__}: expected a method `network`, found none")
+
+    def build(self, spec: InputSpec) -> "Deterministic":
+        from berdiff.methods.deterministic import Deterministic
+
+        return Deterministic(self, spec, self.network(spec))

@@ -1,0 +1,37 @@
+"""Flow matching on any network: straight lines from noise to the mask (Lipman et al. 2022, arXiv 2210.02747)."""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from berdiff.diffusion.sampler import Sampler
+from berdiff.errors import InputError
+from berdiff.methods.diffusion_config import DiffusionConfig
+
+if TYPE_CHECKING:
+    from berdiff.diffusion.kernels.flow import Flow
+
+
+@dataclass(frozen=True)
+class FlowMatching(DiffusionConfig):
+    """Masks as -1 and 1; the sampler's steps are Euler's, and nothing is random after y_T."""
+
+    method: ClassVar[str] = "flow"
+
+    prediction: Literal["velocity", "mask"] = "velocity"
+    """what the network predicts: the velocity (squared error), or the mask (cross-entropy)"""
+    schedule: Literal["power1", "power1.5", "power2.5", "power4"] = "power1"  # pyright: ignore[reportIncompatibleVariableOverride]
+    """weight of the mask at t: 1 - t / T to this power; power1 is the usual even pace, others stay longer in noise"""
+    sampler: Sampler = field(default_factory=lambda: Sampler(sigma=0.0))
+
+    def check(self) -> None:
+        super().check()
+        try:
+            self.kernel().check(self.sampler)
+        except ValueError as error:
+            raise InputError(f"sampler.{error}") from error
+
+    def kernel(self) -> "Flow":
+        from berdiff.diffusion.kernels.flow import Flow
+        from berdiff.diffusion.schedule import power
+
+        return Flow(power(self.T, float(self.schedule.removeprefix("power"))), self.prediction)

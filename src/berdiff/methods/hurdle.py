@@ -1,0 +1,124 @@
+"""The hurdle: whether there is a finding at all is decided first, and only then what it looks like.
+
+p(y | x) = pi(x) [y is empty] + (1 - pi(x)) p_theta(y | x, y is not empty): a mixture (docs/equations.md). A head on the
+encoder estimates pi from all raters, one number per image, where a pixel-wise loss gives a small finding almost no
+weight. The diffusion learns from masks that mark something, and draws only such masks.
+"""
+
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from berdiff.data.input_spec import InputSpec
+from berdiff.diffusion.kernels.base import Kernel
+from berdiff.diffusion.kernels.bernoulli import Bernoulli
+from berdiff.diffusion.random import Generators, uniform
+from berdiff.diffusion.sampler import Sampler
+from berdiff.diffusion.sampling import Callback
+from berdiff.errors import InputError
+from berdiff.methods.base import PerSample, Terms
+from berdiff.methods.berdiff import BerDiff
+from berdiff.methods.diffusion import DiffusionSegmenter
+from berdiff.methods.encoded import Shape
+from berdiff.networks.denoiser import Denoiser
+
+DROPOUT = 0.2  # of the head's inputs: it sees each image many times and has one number to learn from it
+HIDDEN = 64
+
+
+class Encoded(NamedTuple):
+    """What the gated network keeps of an image: the features, pi as a logit, and each mask's level u where drawn."""
+
+    features: Any
+    empty: Tensor  # (B,) the logit of pi(x)
+    summary: Tensor  # (B, D) that it follows from
+    level: Tensor | None = None  # (B, N) in [0, 1): a mask is empty where pi is above its level
+
+
+class GatedDenoiser(Denoiser[Encoded]):
+    """A `Denoiser` with a head for pi(x). Its estimate of a mask whose level lies below pi is: nothing is marked."""
+
+    def __init__(self, network: Denoiser[Any], kernel: Bernoulli) -> None:
+        super().__init__(network.preset, network.image_channels, network.targets)
+        self.stride = network.stride
+        self.network, self.empty_output = network, kernel.empty_output
+        D = network.summary_width
+        if not D:
+            raise InputError(
+                f"hurdle: expected a network that encodes the image (fast, fast-tiny), found {self.preset}"
+            )
+        self.head = nn.Sequential(nn.LayerNorm(D), nn.Linear(D, HIDDEN), nn.SiLU(), nn.Linear(HIDDEN, 1))
+
+    def encode(self, image: Tensor) -> Encoded:
+        features, summary = self.network.encode_and_summarise(image)
+        return Encoded(features, self.empty_logit(summary), summary)
+
+    def denoise(self, y_t: Tensor, t: Tensor, features: Encoded) -> Tensor:
+        output = self.network.denoise(y_t, t, features.features)
+        if features.level is None:
+            return output
+        empty = features.level < features.empty.sigmoid().unsqueeze(1)
+        return torch.where(empty[:, :, None, None, None], self.empty_output(y_t).to(output.dtype), output)
+
+    def empty_logit(self, summary: Tensor, keep: Tensor | None = None) -> Tensor:
+        """(B,) from summaries `(B, D)`, of which `keep` (0 or 1) takes part."""
+        x = self.head[0](summary)
+        return self.head[1:](x if keep is None else x * keep / (1 - DROPOUT)).squeeze(1)
+
+
+def at_level(features: Any, level: Tensor) -> Any:
+    """What was encoded, of one image or of its tiles, for masks with these levels `(B, N)`.
+
+    All tiles of an image see one level, so a mask is one opinion everywhere, and each tile keeps its own pi.
+    """
+    if isinstance(features, Encoded):
+        return features._replace(level=level)
+    return tuple(at_level(of_tile, level) for of_tile in features)
+
+
+class HurdleSegmenter(DiffusionSegmenter):
+    def __init__(self, config: BerDiff, input_spec: InputSpec, network: Denoiser[Any], kernel: Kernel) -> None:
+        """`network` is gated, or made of gated tiles."""
+        super().__init__(config, input_spec, network, kernel)
+        self.raters, self.weight = "all", config.hurdle
+
+    def loss(self, image: Tensor, masks: Tensor, generators: Generators) -> Terms:
+        """Algorithm 1 on masks that mark something, and the cross-entropy of pi with the raters' share of empty ones.
+
+        An image that no rater marked teaches pi alone.
+        """
+        assert isinstance(self.network, GatedDenoiser)  # tiles are for sampling
+        self.check_batch(image, masks)
+        marked = masks.flatten(2).any(2)  # (B, R)
+        y0 = pick_marked(masks, marked, self.config.masks_per_image, generators).to(image.dtype)
+        t = self._pick_times(image, generators)
+        y_t, eps = self.kernel.q_sample(y0, t, generators)
+        encoded = self.network.encode(image)
+        output = self.network.denoise(y_t, t, encoded).float()
+        some = marked.any(1, keepdim=True).expand(y0.shape[:2]).float()
+        terms = self.kernel.loss(output, y0, y_t, eps, t, some / some.numel())
+        keep = (uniform(encoded.summary.shape, generators, image) >= DROPOUT).to(encoded.summary.dtype)
+        empty = self.network.empty_logit(encoded.summary, keep).float()
+        terms["empty"] = F.binary_cross_entropy_with_logits(empty, 1 - marked.float().mean(1))
+        return {**terms, "loss": terms["loss"] + self.weight * terms["empty"]}
+
+    def draw(
+        self, features: Any, shape: Shape, generators: PerSample, sampler: Sampler | None, callback: Callback | None
+    ) -> Tensor:
+        level = uniform(shape[:2], generators, torch.empty(0, device=generators[0].device))
+        return super().draw(at_level(features, level), shape, generators, sampler, callback)
+
+
+def pick_marked(masks: Tensor, marked: Tensor, count: int, generators: Generators) -> Tensor:
+    """masks `(B, R, K, H, W)` -> `(B, count, K, H, W)`: the raters that marked something in turn, from a random one on.
+
+    Of an image that nobody marked, empty masks.
+    """
+    B = len(masks)
+    of = marked.sum(1, keepdim=True).clamp(min=1)
+    first = (uniform((B, 1), generators, torch.empty(0, device=masks.device)) * of).long()
+    place = (first + torch.arange(count, device=masks.device)) % of
+    rater = marked.int().argsort(dim=1, descending=True, stable=True).gather(1, place)
+    return masks[torch.arange(B, device=masks.device).unsqueeze(1), rater]

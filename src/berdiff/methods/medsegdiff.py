@@ -1,0 +1,30 @@
+"""MedSegDiff (Wu et al. 2022, arXiv 2211.00611): Gaussian diffusion, a condition net that follows the noisy mask."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+from annotated_types import Gt
+
+from berdiff.data.input_spec import InputSpec
+from berdiff.methods.gaussian import GaussianDiffusion
+
+if TYPE_CHECKING:
+    from berdiff.methods.guessing import GuessingDiffusion
+
+
+@dataclass(frozen=True)
+class MedSegDiff(GaussianDiffusion):
+    """In training the condition net also learns to guess the mask by itself."""
+
+    method: ClassVar[str] = "medsegdiff"
+
+    preset: Literal["paper-128", "own", "small", "tiny"] = "small"
+    """the U-Net beside the condition net: the paper's for 128x128, MedSegDiff's own, for two cores, for tests"""
+    lambda_guess: Annotated[float, Gt(0)] = 10.0  # weight of the squared error of the condition net's own mask
+
+    def build(self, spec: InputSpec) -> "GuessingDiffusion":
+        from berdiff.methods.guessing import GuessingDiffusion
+        from berdiff.networks.medsegdiff import MedSegDiffNet
+
+        network = MedSegDiffNet(f"medsegdiff-{self.preset}", len(spec.channels), len(spec.targets))
+        return GuessingDiffusion(self, spec, network, self.kernel())

@@ -1,0 +1,25 @@
+"""nnU-Net (Isensee et al. 2021): the network its planner makes for 2D images, its loss, its deep supervision."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from berdiff.data.input_spec import InputSpec
+from berdiff.methods.deterministic_config import DeterministicConfig, Preset
+
+if TYPE_CHECKING:
+    from berdiff.networks import whole
+
+
+@dataclass(frozen=True)
+class NNUNet(DeterministicConfig):
+    """Dice and cross-entropy at every resolution of the decoder but the coarsest."""
+
+    method: ClassVar[str] = "nnunet"
+
+    preset: Preset = "small"
+    """sizes of the network: its planner's for 128x128 and 224x224 (20.6 M weights), for two cores (3.3 M), for tests"""
+
+    def network(self, spec: InputSpec) -> "whole.NNUNet":
+        from berdiff.networks import whole
+
+        return whole.NNUNet(self.preset, len(spec.channels), len(spec.targets), spec.size)

@@ -1,0 +1,25 @@
+"""Swin UNETR (Hatamizadeh et al. 2022, arXiv 2201.01266): a U-Net whose encoder attends within shifted windows."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from berdiff.data.input_spec import InputSpec
+from berdiff.methods.deterministic_config import DeterministicConfig, Preset
+
+if TYPE_CHECKING:
+    from berdiff.networks import whole
+
+
+@dataclass(frozen=True)
+class SwinUNETR(DeterministicConfig):
+    """Images of at least 64x64, height and width multiples of 32."""
+
+    method: ClassVar[str] = "swinunetr"
+
+    preset: Preset = "small"
+    """sizes of the network: its authors' widths (25.1 M weights), for two cores (6.3 M), for tests"""
+
+    def network(self, spec: InputSpec) -> "whole.SwinUNETR":
+        from berdiff.networks import whole
+
+        return whole.SwinUNETR(self.preset, len(spec.channels), len(spec.targets), spec.size)

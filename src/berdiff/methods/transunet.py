@@ -1,0 +1,25 @@
+"""TransU-Net (Chen et al. 2021, arXiv 2102.04306): a vision transformer between an encoder and a decoder with skips."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from berdiff.data.input_spec import InputSpec
+from berdiff.methods.deterministic_config import DeterministicConfig, Preset
+
+if TYPE_CHECKING:
+    from berdiff.networks import transunet
+
+
+@dataclass(frozen=True)
+class TransUNet(DeterministicConfig):
+    """From fresh weights, not from ImageNet's. Dice and cross-entropy in equal parts."""
+
+    method: ClassVar[str] = "transunet"
+
+    preset: Preset = "small"
+    """sizes of the network: ResNet-50 and ViT-B/16 (105.3 M weights), for two cores (5.9 M), for tests"""
+
+    def network(self, spec: InputSpec) -> "transunet.TransUNet":
+        from berdiff.networks import transunet
+
+        return transunet.TransUNet(self.preset, len(spec.channels), len(spec.targets), spec.size)

@@ -1,0 +1,54 @@
+"""Stochastic segmentation networks (Monteiro et al. 2020): a U-Net whose logits are one Gaussian over all pixels."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from berdiff.networks.check_image import check_image
+from berdiff.networks.latent import Gaussian, bounded
+from berdiff.networks.pyramid import Sizes, UNet
+
+PRESETS = {
+    "paper": Sizes((32, 64, 128, 192, 192, 192, 192), convs=3, norm="group"),  # for 128x128
+    "small": Sizes((32, 64, 128, 192, 192), convs=2, norm="group"),  # for two cores
+    "tiny": Sizes((8, 16), convs=1, norm="group"),
+}
+
+
+class LowRank(NamedTuple):
+    """N(mean, factor factor' + diag(sigma^2)) over the D = K H W logits of an image; the covariance is never formed."""
+
+    mean: Tensor  # (B, K, H, W)
+    log_sigma: Tensor  # the same
+    factor: Tensor  # (B, rank, K, H, W)
+
+    def draw(self, shared: Tensor, own: Tensor) -> Tensor:
+        """mean + factor e + sigma e', with e = shared `(B, N, rank)` and e' = own `(B, N, K, H, W)`, both N(0, 1)."""
+        with torch.autocast(self.mean.device.type, enabled=False):
+            together = torch.bmm(shared, self.factor.flatten(2)).reshape(own.shape)
+        return Gaussian(self.mean.unsqueeze(1), self.log_sigma.unsqueeze(1)).draw(own) + together
+
+
+class SSN(nn.Module):
+    """All of it runs once per image; a mask costs one product of `rank` numbers with the factor."""
+
+    def __init__(self, preset: str, channels: int, targets: int, rank: int) -> None:
+        super().__init__()
+        sizes = PRESETS[preset]
+        width = sizes.widths[0]
+        self.channels, self.targets, self.rank, self.stride = channels, targets, rank, sizes.stride
+        self.unet = UNet(channels, sizes)
+        self.mean, self.raw = nn.Conv2d(width, targets, 1), nn.Conv2d(width, targets, 1)
+        self.factor = nn.Conv2d(width, rank * targets, 1)
+        # begin with little noise of each pixel's own, which no draw gets right; the factor must not begin near 0, or it
+        # may stay there
+        nn.init.zeros_(self.raw.weight)
+        nn.init.constant_(self.raw.bias, -2.0)  # pyright: ignore[reportArgumentType]
+
+    def forward(self, image: Tensor) -> LowRank:
+        """image `(B, C, H, W)` in [0, 1]."""
+        check_image(image, self.channels, self.stride)
+        features = self.unet(image - 0.5)[-1]
+        mean, log_sigma = bounded(self.mean(features), self.raw(features))
+        return LowRank(mean, log_sigma, self.factor(features).float().unflatten(1, (self.rank, self.targets)))

@@ -1,0 +1,121 @@
+"""The frontier figure: which points are on it, whose seconds they have, and what cannot stand in one figure."""
+
+import csv
+import json
+import random
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+import pytest
+
+from berdiff.errors import InputError
+from berdiff.evaluation.evaluate import evaluate
+from berdiff.evaluation.per_case import from_csv
+from berdiff.evaluation.settings import EvaluationSettings
+from berdiff.experiments import frontier
+from berdiff.experiments.frontier import Frontier, Point, make_frontier, write_frontier
+from berdiff.inference.model import Model, load
+from berdiff.methods import folder
+from fakes import Blur, MemoryStore
+
+SETTINGS = EvaluationSettings(samples=4, batch_size=32)
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory) -> Path:
+    """Models, and an evaluation of each: narrow, wide, of a chosen set, of other data, of more samples."""
+    base = tmp_path_factory.mktemp("frontier")
+
+    def made(name: str, spread: float, store=MemoryStore(20), **change) -> None:  # noqa: B008 (one for all)
+        folder.save(Blur(spread).build(store.input_spec), base / "models" / name)
+        evaluate(load(base / "models" / name, "cpu"), store, base / name, replace(SETTINGS, **change))  # type: ignore
+
+    made("narrow", 0.1)
+    made("wide", 0.5)
+    made("chosen", 0.1, set="representative", pool=12)
+    made("other", 0.1, MemoryStore(20, seed=1))
+    made("more", 0.1, samples=8)
+    return base
+
+
+def models_of(base: Path, *names: str) -> list[Model]:
+    return [load(base / "models" / name, "cpu") for name in names]
+
+
+def test_the_best_are_those_that_none_is_cheaper_and_better_than():
+    rng = random.Random(0)
+    for metric, sign in (("ged_16", -1), ("dice_slice", 1)):
+        for _ in range(50):
+            pairs = [(rng.randint(1, 6), rng.randint(1, 6) / 10) for _ in range(8)]
+            points = [Point(str(i), v, None, s, s, s) for i, (s, v) in enumerate(pairs)]
+            found = {point.name for point in Frontier(metric, 16, points, True).best()}
+            for i, (s, v) in enumerate(pairs):
+                beaten = any(
+                    (t <= s and sign * w >= sign * v) and (t < s or sign * w > sign * v)
+                    for j, (t, w) in enumerate(pairs)
+                    if i != j
+                )
+                assert (str(i) in found) == (not beaten)
+
+
+def test_seconds_are_measured_in_turns_and_figures_are_the_evaluations(base: Path, tmp_path: Path, monkeypatch):
+    def rounds(*runs, repeats, progress):
+        for run in runs:
+            run()
+        return [[1.0, 3.0, 2.0], [0.5, 0.5, 0.6]][: len(runs)]
+
+    monkeypatch.setattr(frontier, "rounds", rounds)
+    models, drawn = models_of(base, "narrow", "chosen"), []
+    for model in models:
+        true = model.segmenter.sample
+        model.segmenter.sample = lambda image, n, *rest, true=true: drawn.append(n) or true(image, n, *rest)
+    made = make_frontier([base / "narrow", base / "chosen"], models, "ged_4")
+    assert drawn == [4, 12], "a set is chosen out of a pool, all of which is drawn"
+    assert made.measured
+    assert made.data == "17 cases of 6 patients, split test of lidc-test. made for tests."
+    assert [(point.seconds, point.fastest, point.slowest) for point in made.points] == [(2, 1, 3), (0.5, 0.5, 0.6)]
+    for out in (tmp_path / "a", tmp_path / "b"):
+        text = write_frontier(made, out)
+    assert "Seconds for 4 masks of one image, measured side by side." in text
+    for name in ("frontier.png", "frontier.csv"):
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+    with (tmp_path / "a/frontier.csv").open(newline="") as file:
+        rows = {row["evaluation"]: row for row in csv.DictReader(file)}
+    assert list(rows) == ["chosen", "narrow"], "from cheap to dear"
+    for name, row in rows.items():
+        figure = json.loads((base / name / "metrics.json").read_text())["metrics"]["ged_4"]
+        assert [float(row[key]) for key in ("ged_4", "low", "high")] == list(figure.values())
+
+
+def test_without_models_the_recorded_seconds_are_taken_and_that_is_said(base: Path, tmp_path: Path):
+    made = make_frontier([base / "narrow", base / "wide"], metric="dice_slice")
+    for point in made.points:
+        recorded = from_csv(base / point.name / "per_case.csv")["seconds"]
+        assert point.seconds == median(recorded.tolist())
+        assert (point.fastest, point.slowest) == tuple(np.quantile(recorded, [0.25, 0.75]))
+    assert "as each evaluation recorded them" in write_frontier(made, tmp_path)
+
+
+def test_what_cannot_stand_in_one_figure_is_one_sentence(base: Path, tmp_path: Path):
+    narrow, wide = base / "narrow", base / "wide"
+    for folders, models, options, message in (
+        ([], [], {}, "EVALUATION: expected at least one finished evaluation, found none"),
+        ([tmp_path], [], {}, ".*: expected a finished evaluation with metrics.json, found none"),
+        ([narrow], [], {"metric": "ged_16"}, "--metric: expected one of ged_1, .* of narrow, found ged_16"),
+        ([narrow], [], {"metric": "seconds"}, "--metric: expected one of .*, found seconds"),
+        ([narrow, base / "other"], [], {}, "other: expected the data sha256 of narrow, .*, found "),
+        ([narrow, base / "more"], [], {}, r"EVALUATION: expected evaluations of the same number of samples, found \[4"),
+        ([narrow, wide], ["narrow"], {}, "--models: expected one for each of 2 evaluations, found 1"),
+        ([narrow, wide], ["wide", "narrow"], {}, "--models: expected the model that narrow evaluated, found other"),
+        ([narrow], ["narrow"], {"repeats": 0}, "--repeats: expected at least 1, found 0"),
+    ):
+        with pytest.raises(InputError, match=f"^{message}"):
+            make_frontier(folders, models_of(base, *models), **{"metric": "ged_4", **options})
+
+
+def test_evaluations_of_one_name_are_told_apart(base: Path, tmp_path: Path):
+    (tmp_path / "narrow").symlink_to(base / "narrow")
+    made = make_frontier([base / "narrow", tmp_path / "narrow"], metric="ged_4")
+    assert [point.name for point in made.points] == [str(base / "narrow"), str(tmp_path / "narrow")]

@@ -1,0 +1,310 @@
+"""One answer per image: the loss written out, level sets, and what every method of table 4 promises."""
+
+import math
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+import torch
+from torch import nn
+
+from berdiff.diffusion.random import sample_generators
+from berdiff.errors import InputError
+from berdiff.methods import folder
+from berdiff.methods.berdiff import BerDiff
+from berdiff.methods.config import adopt, from_plain, method_class, to_plain
+from berdiff.methods.deterministic import SMOOTH, Deterministic, level_weights, soft_dice_loss
+from berdiff.methods.mednext import MedNeXt
+from berdiff.methods.nnunet import NNUNet
+from berdiff.methods.swinunetr import SwinUNETR
+from berdiff.methods.transunet import TransUNet
+from berdiff.methods.unet import UNet
+from berdiff.metrics import dice_from_counts
+from berdiff.networks.denoiser import Denoiser
+from berdiff.networks.whole import Whole
+from berdiff.training import checkpoint
+from berdiff.training.config import DataConfig, EngineConfig, LoopConfig, OptimConfig, TrainConfig, ValidationConfig
+from berdiff.training.session import open_trainer, train
+from fakes import make_spec, make_store
+
+CONFIGS = [NNUNet("tiny"), TransUNet("tiny"), SwinUNETR("tiny"), MedNeXt("tiny"), UNet("fast-tiny", lambda_dice=1.0)]
+BY_METHOD = pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.method)
+
+
+def side(config) -> int:
+    return 64 if config.method == "swinunetr" else 16
+
+
+def built(config, channels=("ct",), targets=("nodule",)) -> Deterministic:
+    torch.manual_seed(0)
+    size = (side(config), side(config))
+    model = config.build(make_spec(size, channels, targets))
+    for p in model.parameters():
+        if not p.any():
+            nn.init.normal_(p, std=0.2)
+    model.masks_per_pass = 2
+    return model
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+class Table(Denoiser):
+    """Logits that depend on nothing: one number to learn for each pixel."""
+
+    stride = 1
+
+    def __init__(self, logits: torch.Tensor) -> None:
+        super().__init__("table")
+        self.logits = nn.Parameter(logits)
+
+    def encode(self, image):
+        return image
+
+    def denoise(self, y_t, t, features):
+        return self.logits.expand(y_t.shape)
+
+
+def table(p: torch.Tensor, **settings) -> Deterministic:
+    return Deterministic(UNet(**settings), make_spec(), Table(torch.logit(p)))
+
+
+# --- the loss --------------------------------------------------------------------------------------------------------
+
+
+def test_the_weights_of_the_levels_are_nnunets():
+    """1, 1/2, 1/4, ...; of its six stages the decoder has five resolutions, and the coarsest gets 0; 1 in all."""
+    by_hand = [1 / 2**i for i in range(5)]
+    by_hand[-1] = 0
+    by_hand = [weight / sum(by_hand) for weight in by_hand]
+    assert level_weights(4) == pytest.approx(by_hand[:4])
+    assert level_weights(1) == [1.0]
+    for count in range(1, 7):
+        assert sum(level_weights(count)) == pytest.approx(1)
+
+
+def test_the_loss_written_out_pixel_by_pixel():
+    class Levels(Whole):
+        def __init__(self, *levels):
+            super().__init__("levels", 1, 2, (8, 8), stride=1)
+            self.given = [nn.Parameter(level) for level in levels]
+
+        def levels(self, image):
+            return tuple(self.given)
+
+    torch.manual_seed(0)
+    given = [torch.randn(3, 2, n, n) for n in (8, 4, 2)]
+    config = NNUNet(lambda_bce=0.7, lambda_dice=0.3)
+    model = Deterministic(config, make_spec((8, 8), targets=("core", "edema")), Levels(*given))
+    y = (torch.rand(3, 1, 2, 8, 8) > 0.6).to(torch.uint8)
+    bce = dice = 0.0
+    for weight, level in zip((4 / 7, 2 / 7, 1 / 7), given, strict=True):
+        n, step = level.shape[-1], 8 // level.shape[-1]
+        losses, overlaps = [], []
+        for b in range(3):
+            for k in range(2):
+                both = either = 0.0
+                for i in range(n):
+                    for j in range(n):
+                        p = 1 / (1 + math.exp(-float(level[b, k, i, j])))
+                        # the pixel in which the middle of the coarse one lies: of an even number, the one after it
+                        t = float(y[b, 0, k, i * step + step // 2, j * step + step // 2])
+                        losses.append(-math.log(p if t else 1 - p))
+                        both, either = both + p * t, either + p + t
+                overlaps.append((2 * both + SMOOTH) / (either + SMOOTH))
+        bce += weight * sum(losses) / len(losses)
+        dice += weight * (1 - sum(overlaps) / len(overlaps))
+    terms = {name: term.detach() for name, term in model.loss(torch.rand(3, 1, 8, 8), y, generator()).items()}
+    assert float(terms["bce"]) == pytest.approx(bce, rel=1e-5)
+    assert float(terms["dice"]) == pytest.approx(dice, rel=1e-5)
+    assert float(terms["loss"]) == pytest.approx(0.7 * bce + 0.3 * dice, rel=1e-5)
+
+
+def test_soft_dice_of_masks_is_dice():
+    """Up to the smoothing, one pixel in numerator and denominator."""
+    masks = (torch.rand(2, 5, 2, 64, 64, generator=generator()) > 0.7).float()
+    a, b = masks
+    counts = torch.stack([(a * b).sum((-2, -1)), a.sum((-2, -1)), b.sum((-2, -1))], -1)
+    assert float(soft_dice_loss(a, b)) == pytest.approx(1 - float(dice_from_counts(counts).mean()), abs=1e-3)
+    empty = torch.zeros(1, 1, 8, 8)
+    assert soft_dice_loss(empty, empty) == 0
+    p = torch.full((1, 1, 8, 8), 0.01, requires_grad=True)
+    soft_dice_loss(p, empty).backward()
+    assert p.grad is not None
+    assert (p.grad > 0.1).all(), "an empty mask teaches too"
+
+
+@BY_METHOD
+def test_a_batch_cut_into_parts_is_the_same_loss_and_gradient(config):
+    model = built(config).train()
+    image = torch.rand(3, 1, side(config), side(config), generator=generator())
+    masks = torch.zeros(3, 4, 1, side(config), side(config), dtype=torch.uint8)
+    masks[0, :, :, 2:7, 3:9], masks[1, :2, :, :4, :4] = 1, 1  # the third is empty
+
+    def gradients(parts) -> list[torch.Tensor]:
+        model.zero_grad()
+        for part in parts:
+            generators = sample_generators(0, [f"case {i}" for i in part], 1)
+            (model.loss(image[part], masks[part], generators)["loss"] * len(part) / 3).backward()
+        return [p.grad.clone() for p in model.parameters() if p.grad is not None]
+
+    for whole, cut in zip(gradients([[0, 1, 2]]), gradients([[2], [0, 1]]), strict=True):
+        torch.testing.assert_close(whole, cut, rtol=2e-3, atol=2e-5)
+
+
+# --- the answer ------------------------------------------------------------------------------------------------------
+
+
+@BY_METHOD
+@pytest.mark.parametrize("answer", ["mask", "level-sets"])
+def test_a_sample_is_the_same_whatever_batch_it_is_drawn_in(config, answer):
+    model = built(replace(config, answer=answer)).eval()
+    image, names = torch.rand(3, 1, side(config), side(config), generator=generator()), list("abc")
+
+    def sample(part: list[int], n: int) -> torch.Tensor:
+        return model.sample(image[part], n, sample_generators(0, [names[i] for i in part], n))
+
+    whole = sample([0, 1, 2], 3)
+    assert whole.shape == (3, 3, 1, side(config), side(config))
+    assert set(whole.unique().tolist()) <= {0, 1}
+    assert bool((whole[:, 0] != whole[:, 1]).any()) == (answer == "level-sets")
+    for part, n in (([1], 3), ([2, 1], 2)):
+        torch.testing.assert_close(sample(part, n), whole[part, :n], rtol=0, atol=0)
+
+
+def test_level_sets_mark_each_pixel_as_often_as_it_is_probable_and_are_nested():
+    """All pixels of a sample share a level, so the largest deviation of any is Kolmogorov's: by Dvoretzky, Kiefer,
+    Wolfowitz and Massart it is above the bound once in a million."""
+    n, p = 1000, torch.rand(1, 16, 16, generator=generator(1))
+    model = table(p, answer="level-sets")
+    samples = model.sample(torch.rand(1, 1, 16, 16), n, sample_generators(0, ["a"], n))[0, :, 0]
+    bound = math.sqrt(math.log(2 / 1e-6) / (2 * n))
+    assert float((samples.float().mean(0) - p[0]).abs().max()) < bound
+    by_area = sorted(samples[:300].bool(), key=lambda mask: int(mask.sum()))
+    assert all(bool((larger | ~smaller).all()) for smaller, larger in pairwise(by_area))
+    assert len({int(mask.sum()) for mask in by_area}) > 100
+    sure = torch.tensor([0.0, 1.0]).expand(16, 8, 2).reshape(1, 16, 16)
+    certain = table(sure, answer="level-sets").sample(torch.rand(1, 1, 16, 16), 50, generator())
+    assert (certain[0, :, 0] == sure.to(torch.uint8)).all()
+
+
+def test_level_sets_share_their_level_among_targets():
+    """So a target that is never more probable than another lies inside it in every sample."""
+    inner = torch.rand(1, 16, 16, generator=generator())
+    p = torch.cat([inner, inner.sqrt()])
+    config, spec = UNet(answer="level-sets"), make_spec(targets=("core", "whole"))
+    samples = Deterministic(config, spec, Table(torch.logit(p))).sample(torch.rand(1, 1, 16, 16), 200, generator())
+    core, whole = samples[0].bool().unbind(1)
+    assert bool((whole | ~core).all())
+    assert bool((whole & ~core).any())
+
+
+def learnt(first: torch.Tensor, second: torch.Tensor, answer: str) -> list[torch.Tensor]:
+    """Samples after training on two masks of one image, each right half of the time."""
+    model = table(torch.full((1, 16, 16), 0.5), answer=answer)
+    optimizer, masks = torch.optim.Adam(model.parameters(), 0.5), torch.stack([first, second])[None, :, None]
+    for i in range(40):
+        optimizer.zero_grad()
+        each = [model.loss(torch.rand(1, 1, 16, 16), masks[:, j : j + 1], generator(i))["loss"] for j in (0, 1)]
+        sum(each).backward()
+        optimizer.step()
+    return list(model.sample(torch.rand(1, 1, 16, 16), 400, generator())[0, :, 0])
+
+
+def test_of_two_equally_likely_masks_only_level_sets_of_nested_ones_are_both_drawn():
+    small, large, left = (torch.zeros(16, 16, dtype=torch.uint8) for _ in range(3))
+    small[4:8, 4:8], large[2:12, 2:12], left[:, :3] = 1, 1, 1
+    answers = learnt(small, large, "mask")
+    assert all((answer == answers[0]).all() for answer in answers), "the second is never drawn"
+    levels = learnt(small, large, "level-sets")
+    draws = sum(bool((mask == large).all()) for mask in levels)
+    assert draws + sum(bool((mask == small).all()) for mask in levels) > 395, "one or the other, no mixture"
+    assert abs(draws - 200) < 5 * math.sqrt(400 / 4) + 5
+    # of two that lie apart a level set is neither: both at once, or nothing
+    apart = learnt(small, left, "level-sets")
+    assert not any(bool((mask == wanted).all()) for mask in apart for wanted in (small, left))
+
+
+# --- configurations --------------------------------------------------------------------------------------------------
+
+
+@BY_METHOD
+def test_a_configuration_survives_plain_json_and_gives_the_same_weights_by_name(config, tmp_path):
+    config = replace(config, answer="level-sets")
+    assert from_plain(to_plain(config), str) == config
+    assert method_class(config.method) is type(config)
+    model = built(config, ("t1", "flair"), ("core", "edema"))
+    again = from_plain(to_plain(config), str).build(model.input_spec)
+    assert [(k, v.shape) for k, v in again.state_dict().items()] == [
+        (k, v.shape) for k, v in model.state_dict().items()
+    ]
+    folder.save(model, tmp_path / "model")
+    opened = folder.load(tmp_path / "model")
+    image = torch.rand(2, 2, side(config), side(config))
+    for n in (1, 3):
+        samples = [of.eval().sample(image, n, sample_generators(0, ["a", "b"], n)) for of in (model, opened)]
+        assert samples[0].shape == (2, n, 2, side(config), side(config))
+        assert (samples[0] != samples[1]).float().mean() < 0.01  # another memory format rounds differently
+
+
+def test_bad_settings_are_named():
+    for change, message in (
+        ({"lambda_bce": 0.0, "lambda_dice": 0.0}, "lambda_dice: expected a weight above 0 where lambda_bce is 0"),
+        ({"answer": "samples"}, "answer: expected one of 'mask' or 'level-sets', found 'samples'"),
+        ({"preset": "fast"}, "preset: expected one of 'paper', 'small' or 'tiny', found 'fast'"),
+        ({"lambda_dice": -1.0}, "lambda_dice: expected at least 0"),
+    ):
+        with pytest.raises(InputError, match=message):
+            from_plain({**to_plain(NNUNet()), **change}, str)
+
+
+def test_a_recipes_settings_are_kept_where_the_method_has_them():
+    assert adopt(NNUNet, BerDiff("tiny", lambda_bce=0.5)) == NNUNet("tiny", lambda_bce=0.5)
+    assert adopt(SwinUNETR, BerDiff("fast")) == SwinUNETR("small")
+    assert adopt(UNet, NNUNet("small", answer="level-sets")) == UNet("small", lambda_dice=1.0, answer="level-sets")
+
+
+def test_an_image_too_small_for_the_network_is_one_sentence(tmp_path):
+    store = make_store(tmp_path, train=2, val=0)
+    for model, message in (
+        (SwinUNETR("tiny"), "--model: size: expected height and width in multiples of 32, found 16x16"),
+        (NNUNet("small"), "--model: size: expected at least 32 pixels per side, found 16x16"),
+    ):
+        with pytest.raises(InputError, match=f"^{message}$"):
+            open_trainer(TrainConfig(model=model, data=DataConfig(store=str(store))), tmp_path / "run")
+
+
+def test_a_tiled_image_is_the_mean_of_its_tiles_probabilities():
+    model = built(replace(NNUNet("tiny"), answer="level-sets")).eval()
+    image = torch.rand(1, 1, 16, 32, generator=generator())
+    tiles = model.tiled((16, 16), 0.0)
+    both = torch.cat([model.logits(image[..., :16]), model.logits(image[..., 16:])], -1)
+    torch.testing.assert_close(tiles.logits(image), both, rtol=1e-4, atol=1e-4)  # without overlap: side by side
+    assert tiles.sample(image, 2, generator()).shape == (1, 2, 1, 16, 32)
+
+
+# --- training --------------------------------------------------------------------------------------------------------
+
+
+def test_a_training_with_deep_supervision_resumes_to_the_same_bits(tmp_path):
+    store = make_store(tmp_path, train=6, val=0)
+
+    def trained(name: str, steps: int):
+        train(
+            TrainConfig(
+                model=NNUNet("tiny"),
+                data=DataConfig(store=str(store), augment=True),
+                optim=OptimConfig(kind="sgd", lr=0.02, momentum=0.9, nesterov=True, decay="poly", decay_steps=12),
+                loop=LoopConfig(batch_size=4, max_steps=steps, accumulate=2),
+                validation=ValidationConfig(every=0),
+                engine=EngineConfig(accelerator="cpu", devices="1", threads=1),
+            ),
+            tmp_path / name,
+        )
+        return checkpoint.read(tmp_path / name / f"checkpoints/step-{steps:08d}").tensors
+
+    whole = trained("whole", 4)
+    trained("twice", 2)
+    for part, tensors in trained("twice", 4).items():
+        assert all(torch.equal(value, whole[part][name]) for name, value in tensors.items())

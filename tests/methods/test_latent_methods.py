@@ -1,0 +1,271 @@
+"""Probabilistic and Hierarchical Probabilistic U-Net: sizes, losses, teacher forcing, samples, exact resume, a toy."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import get_args, get_type_hints
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from berdiff.methods.config import from_plain, method_class, to_plain
+from berdiff.methods.hprobunet import HierarchicalProbUNet
+from berdiff.methods.latent import Elbo, LatentSegmenter
+from berdiff.methods.probunet import ProbUNet
+from berdiff.networks import hprobunet, probunet
+from berdiff.networks.latent import MapHead, VectorHead
+from berdiff.networks.pyramid import Up
+from berdiff.training import checkpoint
+from berdiff.training.session import train
+from fakes import make_spec, make_store
+from training.small import small_config, weight_files, without_validation
+
+TINY = (ProbUNet("tiny"), HierarchicalProbUNet("tiny"))
+BOTH = pytest.mark.parametrize("config", TINY, ids=[config.method for config in TINY])
+
+
+def build(config, seed=0, **spec) -> LatentSegmenter:
+    torch.manual_seed(seed)
+    return config.build(make_spec(**spec))
+
+
+def generators(*seeds: int) -> list[torch.Generator]:
+    return [torch.Generator().manual_seed(seed) for seed in seeds]
+
+
+def batch(images=3, raters=4, targets=1) -> tuple[torch.Tensor, torch.Tensor]:
+    g = torch.Generator().manual_seed(5)
+    masks = torch.randint(2, (images, raters, targets, 16, 16), generator=g, dtype=torch.uint8)
+    return torch.rand(images, 1, 16, 16, generator=g), masks
+
+
+def noise(seed: int):
+    """A source of latents' noise, as a network gets it."""
+    generator = torch.Generator().manual_seed(seed)
+    return lambda shape: torch.randn(shape, generator=generator)
+
+
+# --- configurations and sizes ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("config", "networks"), zip(TINY, (probunet, hprobunet), strict=True))
+def test_a_configuration_survives_json_and_builds_the_same_state(config, networks):
+    full = replace(config, masks_per_image=3)
+    assert from_plain(to_plain(full), str) == full
+    assert method_class(config.method) is type(config)
+    assert set(get_args(get_type_hints(type(config))["preset"])) == set(networks.PRESETS)
+    again = build(from_plain(to_plain(config), str))
+    ours = {name: value.shape for name, value in build(config).state_dict().items()}
+    assert {name: value.shape for name, value in again.state_dict().items()} == ours
+    assert build(config).raters == "one"
+    assert build(full).raters == "all"
+
+
+def test_the_presets_have_the_sizes_of_the_papers(monkeypatch):
+    """Of the hierarchical one's posterior the blocks after its last latents are left out: nothing reads them."""
+    for networks in (probunet, hprobunet):  # orthogonal weights take seconds
+        monkeypatch.setattr(networks, "initialise", lambda module, kind: None)
+    found = {
+        (config.method, config.preset): config.build(make_spec())
+        for config in (ProbUNet("small"), ProbUNet("paper"), HierarchicalProbUNet("small"))
+    }
+    hierarchy = HierarchicalProbUNet("paper").build(make_spec())
+    unused = Up(192 + 1, 192, 192, hprobunet.PRESETS["paper"].sizes)
+
+    def millions(*modules: torch.nn.Module) -> float:
+        return round(sum(p.numel() for module in modules for p in module.parameters()) / 1e6, 1)
+
+    counts = {key: millions(value) for key, value in found.items()}
+    assert counts == {("probunet", "small"): 3.0, ("probunet", "paper"): 9.3, ("hprobunet", "small"): 4.6}
+    assert millions(hierarchy.network.prior, hierarchy.network.logits) == 11.2
+    assert millions(hierarchy.network.posterior, unused) == 10.7
+    assert millions(hierarchy, unused) == 21.9
+    assert millions(hierarchy) == 20.6
+    strides = [value.stride for value in (*found.values(), hierarchy)]
+    assert strides == [16, 16, 64, 128]
+
+
+@BOTH
+def test_images_that_do_not_fit_are_refused(config):
+    model = build(config)
+    with pytest.raises(ValueError, match="image: expected 1 channels, found 2"):
+        model.encode(torch.rand(1, 2, 16, 16))
+    with pytest.raises(ValueError, match=f"multiples of {model.stride}, found 16x15"):
+        model.encode(torch.rand(1, 1, 16, 15))
+    with pytest.raises(ValueError, match="masks: expected"):
+        model.loss(torch.rand(1, 1, 16, 16), torch.zeros(1, 1, 2, 16, 16), torch.Generator())
+
+
+# --- losses ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_elbo_is_cross_entropy_over_pixels_and_beta_kl_over_images():
+    elbo = Elbo(beta=2.0, warmup=4)
+    bce, kl = torch.rand(2, 3, 1, 4, 4), torch.rand(2, 3)
+    for share in (0.25, 0.5, 0.75, 1, 1):
+        before = elbo.steps.clone()
+        terms = elbo(bce, kl, torch.Generator())
+        assert elbo.steps == before, "the loss moves no state"
+        torch.testing.assert_close(terms["loss"] * 16, (bce.sum((2, 3, 4)) + 2 * share * kl).mean())
+        elbo.update(terms)
+    plain = Elbo(beta=0.5, warmup=0)(bce, kl, torch.Generator())
+    torch.testing.assert_close(plain["loss"] * 16, (bce.sum((2, 3, 4)) + 0.5 * kl).mean())
+
+
+@BOTH
+@pytest.mark.parametrize("targets", [("a",), ("a", "b")])
+def test_a_loss_is_of_all_raters_teaches_every_weight_and_not_mixed_between_images(config, targets):
+    model = build(replace(config, masks_per_image=4), targets=targets)
+    image, masks = batch(targets=len(targets))
+    terms = model.loss(image, masks, generators(0, 1, 2))
+    terms["loss"].backward()
+    assert all(p.grad is not None for p in model.parameters())
+    alone = [model.loss(image[i : i + 1], masks[i : i + 1], generators(i)) for i in range(3)]
+    for name, value in terms.items():
+        torch.testing.assert_close(value, sum(one[name] for one in alone) / 3, msg=name)
+
+    y = masks.float()
+    logits, kls = model.network.infer(model.encode(image), image, y, noise(0))
+    assert logits.shape == y.shape
+    assert [kl.shape for kl in kls] == [(3, 4)] * (1 if config.method == "probunet" else 2)
+
+
+@BOTH
+def test_kl_is_0_where_the_posterior_is_the_prior(config):
+    """Heads that see nothing and say the same, at every level of latents."""
+    model = build(config)
+    image, masks = batch()
+    heads = [part for part in model.network.modules() if isinstance(part, VectorHead | MapHead)]
+    for head in heads:
+        weight, bias = head.parameters()
+        torch.nn.init.zeros_(weight)
+        torch.nn.init.constant_(bias, 0.3)
+    _, kls = model.network.infer(model.encode(image), image, masks.float(), noise(0))
+    assert not any(kl.any() for kl in kls)
+    torch.nn.init.constant_(list(heads[-1].parameters())[1], 0.5)
+    _, kls = model.network.infer(model.encode(image), image, masks.float(), noise(0))
+    assert (kls[-1] > 0).all(), "the test can fail"
+
+
+def test_each_level_compares_posterior_and_prior_under_the_same_coarser_latents():
+    """Other noise at the finest level leaves every KL bit-equal; at the coarsest one it moves the finer KL alone."""
+    model, (image, masks) = build(HierarchicalProbUNet("tiny")), batch()
+    y, features = masks.float(), model.encode(image)
+
+    def kls(*seeds: int) -> tuple[torch.Tensor, list[torch.Tensor]]:
+        left = iter(seeds)
+        return model.network.infer(features, image, y, lambda shape: noise(next(left))(shape))
+
+    logits, (coarse, fine) = kls(0, 1)
+    other_fine, (coarse_2, fine_2) = kls(0, 2)
+    assert torch.equal(coarse, coarse_2)
+    assert torch.equal(fine, fine_2)
+    assert not torch.equal(logits, other_fine)
+    _, (coarse_3, fine_3) = kls(3, 1)
+    assert torch.equal(coarse, coarse_3)
+    assert (fine != fine_3).all()
+
+
+# --- samples ---------------------------------------------------------------------------------------------------------
+
+
+@BOTH
+def test_another_z_is_another_mask_and_the_same_z_the_same(config):
+    model, (image, _) = build(config), batch()
+    features = model.encode(image)
+    a, b = (model.network.generate(features, 2, noise(seed)) for seed in (0, 1))
+    assert a.shape == (3, 2, 1, 16, 16)
+    assert torch.equal(a, model.network.generate(features, 2, noise(0)))
+    assert ((a - b).abs().amax((2, 3, 4)) > 1e-3).all()
+    assert ((a[:, 0] - a[:, 1]).abs().amax((1, 2, 3)) > 1e-3).all()
+
+
+def test_the_latents_of_a_mask_reach_every_pixel_of_it_alone():
+    network, (image, _) = build(ProbUNet("tiny")).network, batch()
+    last, prior = network.encode(image)
+    z = prior.mean.unsqueeze(1).repeat(1, 2, 1)
+    swapped = z.clone()
+    swapped[1, 1] += 1
+    changed = (network.decode(last, z) != network.decode(last, swapped)).flatten(3).all(3).squeeze(2)
+    assert changed.tolist() == [[False, False], [False, True], [False, False]]
+
+
+@BOTH
+def test_a_sample_is_the_same_whatever_batch_it_is_drawn_in(config):
+    model, (image, _) = build(config).eval(), batch()
+    model.masks_per_pass = 10
+    with torch.no_grad():  # about half of the pixels are marked, so that masks differ
+        model.network.logits.bias -= model.network.generate(model.encode(image), 4, noise(0)).median()
+    together = model.sample(image, 5, generators(*range(15)))
+    assert together.shape == (3, 5, 1, 16, 16)
+    assert together.dtype == torch.uint8
+    assert torch.equal(model.sample(image[1:2], 5, generators(*range(5, 10)))[0], together[1])
+    assert torch.equal(model.sample(image[[2, 0]], 5, generators(*range(10, 15), *range(5)))[1], together[0])
+    assert len(together.flatten(0, 1).unique(dim=0)) > 5, "they differ"
+
+
+# --- training --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_store(tmp_path_factory.mktemp("store"))
+
+
+# the first cross-entropies are above kappa, but not so far that lambda moves at its limit
+MOVING = (ProbUNet("tiny", beta_warmup=3), HierarchicalProbUNet("tiny", kappa=0.5, masks_per_image=3))
+
+
+@pytest.mark.parametrize("config", MOVING, ids=[config.method for config in MOVING])
+def test_a_resumed_training_is_the_uninterrupted_one_with_its_state(config, store: Path, tmp_path: Path):
+    def run(name: str, steps: int, accumulate: int = 1) -> Path:
+        train(without_validation(small_config(store, config, max_steps=steps, accumulate=accumulate)), tmp_path / name)
+        return tmp_path / name
+
+    def state(folder: Path) -> dict[str, torch.Tensor]:
+        (newest,) = folder.glob("checkpoints/step-00000005")
+        return {name: value for name, value in checkpoint.read(newest).tensors["raw"].items() if "objective" in name}
+
+    whole = run("whole", 5)
+    run("resumed", 3)
+    assert weight_files(run("resumed", 5))["model/model.safetensors"] == weight_files(whole)["model/model.safetensors"]
+    ours, resumed, in_parts = state(whole), state(tmp_path / "resumed"), state(run("parts", 5, accumulate=2))
+    assert ours.keys() == resumed.keys() == in_parts.keys()
+    assert ours["objective.steps" if config.method == "probunet" else "objective.updates"] == 5
+    for name, value in ours.items():
+        assert torch.equal(value, resumed[name])
+        torch.testing.assert_close(value, in_parts[name], rtol=1e-4, atol=1e-6)
+    if config.method == "hprobunet":
+        assert 0 < ours["objective.log_lambda"] < 5 * config.nu
+
+
+TOYS = (
+    ProbUNet("tiny", masks_per_image=8),
+    HierarchicalProbUNet("tiny", masks_per_image=8, top_k=0.2, average_decay=0.9),
+)
+
+
+@pytest.mark.parametrize(("config", "steps"), [(TOYS[0], 150), pytest.param(TOYS[1], 100, marks=pytest.mark.slow)])
+def test_two_equally_likely_masks_are_both_drawn_about_half_the_time(config, steps):
+    """A bright square that one rater marks and the other does not. Each pixel alone is a coin; the masks are whole."""
+    model = build(config)
+    masks = torch.zeros(1, 2, 1, 16, 16, dtype=torch.uint8)
+    masks[:, 0, :, 4:12, 4:12] = 1
+    image = 0.2 + 0.6 * masks[:, 0].float()
+    optimizer, own = torch.optim.AdamW(model.parameters(), weight_decay=0.0), generators(0)
+    for step in range(steps):
+        optimizer.param_groups[0]["lr"] = 2e-2 * min(1.0, 2 * (steps - step) / steps)
+        terms = model.loss(image, masks, own)
+        optimizer.zero_grad()
+        terms["loss"].backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        with torch.no_grad():
+            model.after_step(terms)
+    samples = model.sample(image, 256, torch.Generator().manual_seed(1))[0].float()
+    wrong = F.l1_loss(
+        samples[:, None].expand(-1, 2, -1, -1, -1), masks.float().expand(256, -1, -1, -1, -1), reduction="none"
+    )
+    nearest = wrong.sum((2, 3, 4)).min(1)
+    assert (nearest.values <= 6).float().mean() > 0.85, "whole masks, not a mixture of both"
+    assert 0.3 < nearest.indices.float().mean() < 0.7

@@ -1,0 +1,242 @@
+"""SegDiff, MedSegDiff and flow matching as methods: what every method promises, and what is their own."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from berdiff.diffusion.random import sample_generators
+from berdiff.diffusion.sampler import Sampler
+from berdiff.errors import InputError
+from berdiff.methods import folder
+from berdiff.methods.base import Segmenter
+from berdiff.methods.berdiff import BerDiff
+from berdiff.methods.config import adopt, from_plain, method_class, to_plain
+from berdiff.methods.flow import FlowMatching
+from berdiff.methods.gaussian import GaussianDiffusion
+from berdiff.methods.medsegdiff import MedSegDiff
+from berdiff.methods.sampling import choose_sampler
+from berdiff.methods.segdiff import SegDiff
+from fakes import TenLines, diffusion, make_spec
+
+FEW = Sampler(steps=(50, 20, 5), sigma=0.0)
+CONFIGS = {
+    "segdiff": SegDiff("tiny", T=50, sampler=FEW),
+    "medsegdiff": MedSegDiff("tiny", T=50, sampler=FEW),
+    "flow": FlowMatching("fast-tiny", T=50, sampler=FEW),
+    "flow, mask": FlowMatching("tiny", T=50, schedule="power2.5", prediction="mask", sampler=FEW),
+}
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def real(config, spec=None) -> Segmenter:
+    """A method with weights that do something."""
+    torch.manual_seed(0)
+    model = config.build(spec or make_spec())
+    for p in model.parameters():
+        if not p.any():
+            nn.init.normal_(p, std=0.2)
+    model.masks_per_pass = 4
+    return model.eval()
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_sample_is_the_same_whatever_batch_it_is_drawn_in(name: str):
+    model = real(CONFIGS[name])
+    image, names = torch.rand(3, 1, 16, 16, generator=generator()), list("abc")
+
+    def sample(part: list[int], n: int) -> torch.Tensor:
+        return model.sample(image[part], n, sample_generators(0, [names[i] for i in part], n))
+
+    whole = sample([0, 1, 2], 3)
+    assert set(whole.unique().tolist()) == {0, 1}
+    assert bool((whole[:, 0] != whole[:, 1]).any())
+    for part in ([0], [2, 1]):
+        assert torch.equal(sample(part, 3), whole[part])
+    assert torch.equal(sample([2, 1], 2), whole[[2, 1], :2])
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_an_images_loss_does_not_depend_on_its_batch(name: str):
+    model = real(CONFIGS[name])
+    image = torch.rand(2, 1, 16, 16, generator=generator())
+    masks = (torch.rand(2, 4, 1, 16, 16, generator=generator()) > 0.5).to(torch.uint8)
+    together = model.loss(image, masks, sample_generators(0, list("ab"), 1))["loss"]
+    single = [
+        model.loss(image[i : i + 1], masks[i : i + 1], sample_generators(0, [key], 1))["loss"]
+        for i, key in enumerate("ab")
+    ]
+    torch.testing.assert_close(together, torch.stack(single).mean(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_configuration_survives_json_and_builds_the_same_weights(name: str, tmp_path):
+    config = CONFIGS[name]
+    again = from_plain(to_plain(config), str)
+    assert again == config
+    assert method_class(config.method) is type(config)
+    spec = make_spec((16, 24), channels=("t1", "t2"), targets=("core", "edema"))
+    model = real(config, spec)
+    shapes = {key: value.shape for key, value in model.state_dict().items()}
+    assert {key: value.shape for key, value in again.build(spec).state_dict().items()} == shapes
+    folder.save(model, tmp_path / "model")
+    loaded = folder.load(tmp_path / "model")
+    assert (loaded.config, loaded.targets, loaded.T) == (config, 2, 50)
+    image = torch.rand(1, 2, 16, 24, generator=generator())
+    samples = loaded.sample(image, 2, generator())
+    assert samples.shape == (1, 2, 2, 16, 24)
+    assert float((samples != model.sample(image, 2, generator())).float().mean()) < 0.01, "but for rounding"
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_larger_images_are_one_diffusion_over_tiles(name: str):
+    model = real(CONFIGS[name])
+    tiles = model.tiled((16, 16), 0.25)
+    assert (tiles.sampler, tiles.masks_per_pass) == (model.sampler, 4)
+    one, large = torch.rand(1, 1, 16, 16), torch.rand(1, 1, 16, 28)
+    drawn = (m.sample(one, 2, sample_generators(0, ["a"], 2)) for m in (model, tiles))
+    assert torch.equal(*drawn)
+    assert tiles.sample(large, 2, sample_generators(0, ["a"], 2)).shape == (1, 2, 1, 16, 28)
+
+
+# --- configurations --------------------------------------------------------------------------------------------------
+
+
+def test_a_table_finds_the_network_of_its_scale_by_the_name():
+    """`adopt` keeps a preset that the method has: the paper's rows get the paper's U-Net, two-core rows the small."""
+    for kind in (SegDiff, MedSegDiff):
+        assert adopt(kind, BerDiff("paper-128")).preset == "paper-128"
+        assert adopt(kind, BerDiff("small", prediction="prior")) == kind("small", sampler=Sampler())
+        assert adopt(kind, BerDiff("fast")).preset == "small"
+    assert adopt(SegDiff, BerDiff("paper-224")).preset == "paper-224"
+    adopted = adopt(FlowMatching, BerDiff("fast", "power2.5", prediction="mask", masks_per_image=8))
+    assert adopted == FlowMatching("fast", schedule="power2.5", prediction="mask", masks_per_image=8)
+    assert adopt(FlowMatching, BerDiff("small")) == FlowMatching("small"), "no linear betas, no noise to predict"
+
+
+def test_settings_without_a_meaning_are_named():
+    for config, change, message in (
+        (FlowMatching(), {"schedule": "linear"}, r"^schedule: expected one of 'power1', .*, found 'linear'$"),
+        (FlowMatching(), {"prediction": "noise"}, r"^prediction: expected one of 'velocity' or 'mask', found 'noise'$"),
+        (FlowMatching(), {"sampler": {"sigma": 1.0}}, r"^sampler.sigma: expected 0 with flow matching, found 1.0$"),
+        (FlowMatching(T=5), {}, r"^sampler.steps: expected 1 <= steps <= T = 5, found 10$"),
+        (SegDiff(), {"preset": "fast"}, r"^preset: expected one of 'paper-128', .*, found 'fast'$"),
+        (SegDiff(), {"sampler": {"noise": "shared"}}, r"^sampler.noise: expected independent with a Gaussian kernel"),
+        (MedSegDiff(), {"lambda_guess": 0.0}, r"^lambda_guess: expected more than 0.0, found 0.0$"),
+    ):
+        with pytest.raises(InputError, match=message):
+            from_plain({**to_plain(config), **change}, str)
+    model = diffusion(TenLines(), FlowMatching(T=50))
+    with pytest.raises(InputError, match=r"^--rule: expected ddim with flow matching, found ddpm$"):
+        choose_sampler(model, {"rule": "ddpm"})
+    assert choose_sampler(model, {"steps": 7}) == Sampler(steps=7, sigma=0.0)
+
+
+def test_segdiff_is_gaussian_diffusion_on_another_network():
+    ours, plain = SegDiff(T=100).kernel(), GaussianDiffusion(T=100).kernel()
+    assert type(ours) is type(plain)
+    assert torch.equal(ours.schedule.alpha_bar, plain.schedule.alpha_bar)
+    assert ours.prediction == plain.prediction == "noise"
+
+
+# --- the guess of MedSegDiff -----------------------------------------------------------------------------------------
+
+
+def test_the_guess_is_one_more_term_of_the_same_loss():
+    model, image = real(MedSegDiff("tiny", lambda_guess=3.0, masks_per_image=2)), torch.rand(2, 1, 16, 16)
+    masks = (torch.rand(2, 2, 1, 16, 16) > 0.5).float()
+    terms, told = model.loss(image, masks, generator(5)), []
+    model.guess.register_forward_hook(lambda _module, _args, output: told.append(output))
+    again = model.loss(image, masks, generator(5))
+    plain = super(type(model), model).loss(image, masks, generator(5))
+    assert terms.keys() == {"loss", "mse", "guess"}
+    torch.testing.assert_close(terms["mse"], plain["loss"])  # the draws are algorithm 1's
+    torch.testing.assert_close(terms["loss"], terms["mse"] + 3 * terms["guess"])
+    torch.testing.assert_close(again["guess"], terms["guess"])
+    g = generator(5)
+    first = (torch.rand(2, 1, generator=g) * 2).long().flatten()
+    y0 = torch.stack([masks[b, (int(first[b]) + i) % 2] for b in range(2) for i in range(2)])
+    torch.testing.assert_close(terms["guess"], (told[0] - y0).square().mean())
+
+
+def test_every_parameter_learns_from_the_loss():
+    """Processes that train together wait for the gradient of each."""
+    for config in CONFIGS.values():
+        model = real(config).train()
+        model.loss(torch.rand(2, 1, 16, 16), torch.ones(2, 1, 1, 16, 16), generator())["loss"].backward()
+        assert not [name for name, p in model.named_parameters() if p.grad is None or not bool(p.grad.any())]
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_half_the_bits_give_about_the_same_loss(name: str):
+    """bf16-mixed: filters of frequencies and losses stay in float32."""
+    model, image = real(CONFIGS[name]).train(), torch.rand(2, 1, 16, 16, generator=generator())
+    masks = (torch.rand(2, 1, 1, 16, 16, generator=generator()) > 0.5).float()
+    full = model.loss(image, masks, generator(1))["loss"]
+    with torch.autocast("cpu", torch.bfloat16):
+        half = model.loss(image, masks, generator(1))["loss"]
+    half.backward()
+    assert half.dtype == torch.float32
+    torch.testing.assert_close(half, full, rtol=0.1, atol=0.02)
+    assert all(bool(torch.isfinite(p.grad).all()) for p in model.parameters())
+
+
+# --- exact where the truth is known ----------------------------------------------------------------------------------
+
+
+class Exact(TenLines):
+    """The best estimate there is for independent pixels that are 1 with the probability the image shows."""
+
+    def __init__(self, kernel) -> None:
+        super().__init__()
+        self.kernel = kernel
+
+    def denoise(self, y_t, t, features):
+        a = self.kernel.schedule.at(t, y_t).to(y_t.dtype)
+        logits = 2 * a * y_t / (1 - a).square() + torch.logit(features.unsqueeze(1))  # of a pixel, by Bayes
+        return logits if self.kernel.prediction == "mask" else (torch.tanh(logits / 2) - y_t) / (1 - a)
+
+
+def test_with_the_exact_estimate_the_samples_have_the_true_probability():
+    """4 x 1,600 pixels of each probability: the share of ones within 5 standard errors and the grid's own .01."""
+    image = torch.cat([torch.full((1, 1, 40, 40), p) for p in (0.1, 0.5, 0.85)], 2)
+    for config in (FlowMatching(), FlowMatching(schedule="power2.5", prediction="mask")):
+        model = diffusion(Exact(config.kernel()), config)
+        samples = model.sample(image, 4, generator(1), Sampler(steps=200, sigma=0.0)).float()
+        for share, p in zip(samples.reshape(4, 3, 40, 40).mean((0, 2, 3)).tolist(), (0.1, 0.5, 0.85), strict=True):
+            assert abs(share - p) < 5 * math.sqrt(p * (1 - p) / 6400) + 0.01
+
+
+# --- trained ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("config", "steps"),
+    [
+        (SegDiff("tiny", T=100, prediction="mask", masks_per_image=8), 150),
+        (MedSegDiff("tiny", T=100, prediction="mask", masks_per_image=8), 150),
+        (FlowMatching("fast-tiny", T=100, schedule="power2.5", prediction="mask", masks_per_image=16), 150),
+        (FlowMatching("fast-tiny", T=100, schedule="power2.5", masks_per_image=16), 250),
+    ],
+    ids=["segdiff", "medsegdiff", "flow, mask", "flow, velocity"],
+)
+def test_two_equally_likely_masks_are_both_drawn(config, steps: int):
+    """Left or right half, and the image does not tell which: each sample is one of them, and 64 are 32 to 5 sigma."""
+    torch.manual_seed(0)
+    model = config.build(make_spec())
+    masks = torch.zeros(1, 2, 1, 16, 16)
+    masks[:, 0, ..., :8], masks[:, 1, ..., 8:] = 1, 1
+    image, optimizer = torch.full((1, 1, 16, 16), 0.5), torch.optim.Adam(model.parameters(), 3e-3)
+    for step in range(steps):
+        optimizer.zero_grad()
+        model.loss(image, masks, generator(step))["loss"].backward()
+        optimizer.step()
+    samples = model.eval().sample(image, 64, generator(), Sampler(steps=20, sigma=0.0))[0].float()
+    left, right = ((samples == masks[0, i]).flatten(1).float().mean(1) for i in range(2))
+    assert float(torch.maximum(left, right).median()) > 0.97, "whole masks, not their mean"
+    assert 12 <= int((left > right).sum()) <= 52

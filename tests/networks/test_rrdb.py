@@ -1,0 +1,161 @@
+"""SegDiff's network: the U-Net in parts is MONAI's, RRDB is what it says, its sizes, and each mask for itself."""
+
+from itertools import product
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+
+import fakes
+from berdiff.diffusion.sampler import Sampler
+from berdiff.methods.gaussian import GaussianDiffusion
+from berdiff.networks import paper
+from berdiff.networks.build import make_network
+from berdiff.networks.denoiser import Denoiser
+from berdiff.networks.narrow import NarrowUNet
+from berdiff.networks.rrdb import PRESETS, RRDB, DenseBlock, RRDBNet, RRDBPreset, SegDiffNet
+from berdiff.networks.split_unet import SplitUNet
+
+CLOSE = {"rtol": 1e-4, "atol": 1e-5}
+
+
+def awake(net: nn.Module) -> nn.Module:
+    """Last layers of U-Nets begin as zeros; here every one has something to say."""
+    for p in net.parameters():
+        if not p.any():
+            nn.init.normal_(p, std=0.1)
+    return net.eval()
+
+
+def millions(net: nn.Module) -> float:
+    return sum(p.numel() for p in net.parameters()) / 1e6
+
+
+def test_the_parts_of_the_split_unet_make_monais() -> None:
+    torch.manual_seed(0)
+    net = awake(SplitUNet(paper.PRESETS["tiny"], 2, 3, [8, 8, 8]))
+    x, t = torch.rand(3, 2, 16, 24), torch.tensor([1, 40, 1000])
+    levels, skips, embedding = net.down(net.conv_in(x), t)
+    assert [tuple(level.shape[1:]) for level in levels] == [(16, 8, 12), (32, 4, 6), (32, 4, 6)]
+    whole = net(x, t)
+    assert float(whole.detach().std()) > 0.01
+    assert torch.equal(net.up(levels[-1], skips, embedding), whole)
+
+
+def test_a_dense_block_written_out() -> None:
+    torch.manual_seed(0)
+    block, x = DenseBlock(4, 3), torch.rand(2, 4, 5, 5)
+    found = [x]
+    for conv in block.convs:
+        found.append(F.leaky_relu(F.conv2d(torch.cat(found, 1), conv.weight, conv.bias, padding=1), 0.2))
+    last = F.conv2d(torch.cat(found, 1), block.last.weight, block.last.bias, padding=1)
+    torch.testing.assert_close(block(x), 0.2 * last + x)
+    three = RRDB(4, 3)
+    inner = three.dense[2](three.dense[1](three.dense[0](x)))
+    torch.testing.assert_close(three(x), 0.2 * inner + x)
+
+
+def test_with_scale_0_the_rrdb_net_is_its_path_of_convolutions() -> None:
+    torch.manual_seed(0)
+    net, x = RRDBNet(3, 5, RRDBPreset(paper.PRESETS["tiny"], 8, 4, 2)), torch.rand(2, 3, 7, 7)
+    before = net(x)
+    for block in net.blocks:
+        block.scale = 0.0
+    first = net.first(x)
+    path = net.last(F.leaky_relu(net.fine(first + net.trunk(first)), 0.2))
+    torch.testing.assert_close(net(x), path)
+    assert not torch.allclose(before, path)
+
+
+def test_parameters_are_as_documented() -> None:
+    """docs/methods: SegDiff's own network has 122 M, the paper's behind 10 RRDB 93 M; CCDM's 5.7 M, MedFM's 9.1 M."""
+    documented = {"paper-128": 93, "paper-224": 121, "own": 122}
+    with torch.device("meta"):
+        for name, expected in documented.items():
+            assert round(millions(make_network(f"segdiff-{name}"))) == expected
+        assert round(millions(make_network("segdiff-small")), 1) == 2.5
+        assert [round(millions(make_network(name)), 1) for name in ("ccdm", "medfm")] == [5.7, 9.1]
+
+
+@pytest.mark.slow
+def test_most_of_the_work_is_done_once_per_image() -> None:
+    """Of SegDiff's own network at 128x128, 120 of 183 GMAC are the RRDB net's."""
+    with torch.device("meta"):
+        net = make_network("segdiff-own")
+        image, y_t, t = torch.zeros(1, 1, 128, 128), torch.zeros(1, 1, 1, 128, 128), torch.ones(1, 1).long()
+        with FlopCounterMode(display=False) as encode:
+            features = net.encode(image)
+        with FlopCounterMode(display=False) as denoise:
+            net.denoise(y_t, t, features)
+    per_image, per_step = (counter.get_total_flops() / 2e9 for counter in (encode, denoise))
+    assert per_image == pytest.approx(120, abs=1)
+    assert per_image + per_step == pytest.approx(183, abs=2)
+
+
+def test_outputs_have_the_shape_of_the_masks_at_every_multiple_of_the_stride() -> None:
+    with torch.device("meta"):
+        for preset in ("segdiff-tiny", "ccdm"):
+            C, K, N = 2, 3, 2
+            net = make_network(preset, C, K)
+            assert isinstance(net, Denoiser)
+            assert isinstance(net, SegDiffNet if preset in PRESETS else NarrowUNet)
+            assert (net.preset, net.image_channels, net.targets) == (preset, C, K)
+            H, W = 2 * net.stride, 3 * net.stride
+            y_t = torch.zeros(2, N, K, H, W)
+            assert net.denoise(y_t, torch.ones(2, N).long(), net.encode(torch.zeros(2, C, H, W))).shape == y_t.shape
+            with pytest.raises(ValueError, match=rf"multiples of {net.stride}, found {H}x{W + 2}$"):
+                net.encode(torch.zeros(1, C, H, W + 2))
+            with pytest.raises(ValueError, match=rf"^image: expected {C} channels, found {C + 1}$"):
+                net.encode(torch.zeros(1, C + 1, H, W))
+
+
+def test_masks_together_are_masks_one_by_one_in_any_memory_format() -> None:
+    torch.manual_seed(0)
+    net = awake(make_network("segdiff-tiny", 2, 2))
+    image, y_t = torch.rand(2, 2, 16, 24), torch.randn(2, 3, 2, 16, 24)
+    t = torch.tensor([[1, 500, 1000], [20, 30, 999]])
+    together = net.denoise(y_t, t, net.encode(image)).detach()
+    assert not torch.allclose(net.denoise(y_t, t, net.encode(1 - image)), together, atol=1e-3)
+    net.to(memory_format=torch.channels_last)
+    for b, i in product(range(2), range(3)):
+        one = net.denoise(y_t[b : b + 1, i : i + 1], t[b : b + 1, i : i + 1], net.encode(image[b : b + 1]))
+        torch.testing.assert_close(together[b, i], one[0, 0], **CLOSE)
+
+
+def test_the_image_is_encoded_once_and_that_is_as_good_as_at_every_step() -> None:
+    torch.manual_seed(0)
+    net, encoded = awake(make_network("segdiff-tiny")), []
+    config = GaussianDiffusion(T=50, sampler=Sampler(steps=4, sigma=0.0))
+    image = torch.rand(1, 1, 16, 16)
+    encode, denoise = net.encode, net.denoise
+    net.encode = lambda image: encoded.append(1) or encode(image)  # type: ignore[method-assign]
+    once = fakes.diffusion(net, config).sample(image, 3, torch.Generator().manual_seed(0))
+    assert len(encoded) == 1
+    net.denoise = lambda y_t, t, features: denoise(y_t, t, net.encode(image))  # type: ignore[method-assign]
+    always = fakes.diffusion(net, config).sample(image, 3, torch.Generator().manual_seed(0))
+    assert len(encoded) == 1 + 1 + 4
+    assert torch.equal(once, always)
+
+
+def test_gradients_reach_every_parameter() -> None:
+    torch.manual_seed(0)
+    net = awake(make_network("segdiff-tiny", 2, 2)).train()
+    y_t, t = torch.randn(2, 2, 2, 16, 16), torch.randint(1, 1001, (2, 2))
+    net.denoise(y_t, t, net.encode(torch.rand(2, 2, 16, 16))).square().mean().backward()
+    assert not [name for name, p in net.named_parameters() if p.grad is None or not bool(p.grad.any())]
+
+
+def test_narrow_networks_read_the_image_at_every_step() -> None:
+    """As the paper's: what enters the U-Net is the noisy mask beside the image."""
+    torch.manual_seed(0)
+    net = make_network("ccdm")
+    image, y_t, t = torch.rand(1, 1, 16, 16), torch.rand(1, 2, 1, 16, 16), torch.tensor([[5, 80]])
+    awake(net)
+    found = net.denoise(y_t, t, net.encode(image))
+    for i in range(2):
+        alone = net.unet(torch.cat([y_t[0, i : i + 1], image], 1), t[0, i : i + 1])
+        torch.testing.assert_close(found[0, i], alone[0], **CLOSE)
+    heads = {net.unet.middle_block.attention.attn.num_heads, net.unet.down_blocks[3].attentions[0].attn.num_heads}
+    assert heads == {4, 3}, "of 32 channels"

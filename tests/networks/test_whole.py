@@ -1,0 +1,141 @@
+"""Networks that answer in one look: their published sizes, their interface, MONAI's own outputs, and refusals."""
+
+import copy
+
+import pytest
+import torch
+import torch.nn.functional as F
+from monai.networks.nets.dynunet import DynUNet
+from torch import nn
+
+from berdiff.networks.denoiser import Denoiser
+from berdiff.networks.transunet import StandardisedConv, TransUNet
+from berdiff.networks.whole import NNUNET, MedNeXt, NNUNet, SwinUNETR
+
+KINDS = [NNUNet, SwinUNETR, MedNeXt, TransUNet]
+SMALLEST = {NNUNet: (16, 16), SwinUNETR: (64, 64), MedNeXt: (8, 8), TransUNet: (8, 8)}  # of the tiny presets
+
+
+def millions(net: nn.Module) -> float:
+    return round(sum(p.numel() for p in net.parameters()) / 1e6, 1)
+
+
+def tiny(kind, channels=1, targets=1, size=None):
+    torch.manual_seed(0)
+    return kind("tiny", channels, targets, size or SMALLEST[kind])
+
+
+@pytest.mark.parametrize(
+    ("kind", "preset", "weights"),
+    [
+        (NNUNet, "paper", 20.6),
+        (NNUNet, "small", 3.3),
+        (SwinUNETR, "paper", 25.1),
+        (SwinUNETR, "small", 6.3),
+        (MedNeXt, "paper", 5.5),
+        (MedNeXt, "small", 3.1),
+        (TransUNet, "paper", 105.3),
+        (TransUNet, "small", 5.9),
+    ],
+)
+def test_millions_of_weights(kind, preset: str, weights: float):
+    """The sizes that are published; four sequences in, one target out."""
+    device = "cpu" if kind is SwinUNETR else "meta"  # it asks a tensor for its value while it is built
+    with torch.device(device):
+        size = (224, 224) if preset == "paper" else (64, 64)  # TransU-Net has a weight for every position
+        assert millions(kind(preset, 4, 1, size)) == weights
+
+
+def test_transunet_is_its_three_published_parts():
+    """ResNet 11.9 M, transformer 85.1 M, decoder 7.4 M."""
+    with torch.device("meta"):
+        net = TransUNet("paper", 3, 1, (224, 224))
+    parts = [nn.ModuleList([net.root, net.stages]), nn.ModuleList([net.transformer, net.norm])]
+    assert [millions(part) for part in (*parts, nn.ModuleList([net.widen, net.decoder, net.out]))] == [11.9, 85.1, 7.4]
+    assert net.position.shape[-2:] == (14, 14)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_interface_and_refusals(kind):
+    height, width = SMALLEST[kind]
+    net = tiny(kind, 2, 3, (height, 2 * width)).train()
+    assert isinstance(net, Denoiser)
+    image = torch.rand(2, 2, height, 2 * width)
+    first, *coarser = net.levels(image)
+    assert first.shape == (2, 3, height, 2 * width)
+    for i, level in enumerate(coarser, 1):
+        assert level.shape == (2, 3, height >> i, 2 * width >> i)
+    logits = net.denoise(torch.rand(2, 4, 3, height, 2 * width), torch.ones(2, 4), net.encode(image))
+    torch.testing.assert_close(logits, first.unsqueeze(1).expand_as(logits))
+    with pytest.raises(ValueError, match="image: expected 2 channels, found 1"):
+        net.levels(image[:, :1])
+    with pytest.raises(ValueError, match=f"image: expected height and width in multiples of {net.stride}, found"):
+        net.levels(image[..., 1:])
+    with pytest.raises(ValueError, match=f"size: expected height and width in multiples of {net.stride}, found"):
+        tiny(kind, size=(height + 1, width))
+    with pytest.raises(ValueError, match=f"size: expected at least {2 * net.stride} pixels per side, found"):
+        tiny(kind, size=(height, width // 2))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_weight_learns_and_is_held_once(kind):
+    """Processes wait for the gradient of every weight; a file of weights has no two names for one."""
+    net = tiny(kind).train()
+    sum(level.square().mean() for level in net.levels(torch.rand(2, 1, *SMALLEST[kind]))).backward()
+    assert [name for name, p in net.named_parameters() if p.grad is None] == []
+    state = net.state_dict()
+    assert len({value.data_ptr() for value in state.values() if value.numel()}) == len(state)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_images_do_not_mix(kind):
+    net, image = tiny(kind).train(), torch.rand(3, 1, *SMALLEST[kind])
+    together = net.levels(image)
+    for i in range(3):
+        for level, alone in zip(together, net.levels(image[i : i + 1]), strict=True):
+            torch.testing.assert_close(level[i : i + 1], alone, rtol=1e-4, atol=1e-5)
+
+
+def test_nnunet_is_dynunet_with_its_heads_at_their_own_resolution():
+    net, widths = tiny(NNUNet, size=(32, 32)).train(), NNUNET["tiny"]
+    torch.manual_seed(0)
+    theirs = DynUNet(
+        2, 1, 1, [3] * 4, [1, 2, 2, 2], [2, 2, 2], filters=widths, deep_supervision=True, deep_supr_num=1
+    ).train()
+    image = torch.rand(2, 1, 32, 32)
+    fine, coarse = net.levels(image)
+    torch.testing.assert_close(theirs(image), torch.stack([fine, F.interpolate(coarse, (32, 32))], 1))
+    assert all(not left.numel() for left in net._coarse), "nothing of an image stays behind"
+    copy.deepcopy(net)  # refused while a tensor with a history is held
+    stages = {preset: len(each) for preset, each in NNUNET.items()}
+    assert stages == {"paper": 6, "small": 5, "tiny": 4}
+    with torch.device("meta"):
+        paper = NNUNet("paper", 4, 1, (64, 64)).levels(torch.zeros(1, 4, 64, 64))
+    assert [level.shape[-1] for level in paper] == [64, 32, 16, 8]  # 4x4, the coarsest of the decoder, has weight 0
+
+
+def test_mednext_leaves_the_coarse_logits_out_in_use():
+    net, image = tiny(MedNeXt), torch.rand(1, 1, 16, 16)
+    assert [level.shape[-1] for level in net.train().levels(image)] == [16, 8, 4]
+    assert [level.shape[-1] for level in net.eval().levels(image)] == [16]
+
+
+def test_transunet_sees_the_whole_image_and_where_a_token_is():
+    net = tiny(TransUNet, size=(32, 32)).eval()
+    image = torch.rand(1, 1, 32, 32, requires_grad=True)
+    net.levels(image)[0][0, 0, 0, 0].backward()
+    assert image.grad is not None
+    assert float(image.grad[..., 24:, 24:].abs().sum()) > 0
+    with torch.no_grad():
+        before = net.levels(image)[0]
+        assert net.levels(torch.rand(1, 1, 16, 48))[0].shape == (1, 1, 16, 48), "positions are interpolated"
+        net.position.add_(torch.randn_like(net.position))
+        assert not torch.allclose(before, net.levels(image)[0])
+
+
+def test_standardised_weights():
+    torch.manual_seed(0)
+    conv, ones = StandardisedConv(3, 5, 3, bias=False), torch.eye(27).reshape(27, 3, 3, 3)
+    weights = conv(ones).reshape(27, 5)  # a one in each place reads them back
+    torch.testing.assert_close(weights.mean(0), torch.zeros(5), atol=1e-5, rtol=0)
+    torch.testing.assert_close(weights.std(0, correction=0), torch.ones(5), atol=1e-3, rtol=0)
