@@ -3,7 +3,7 @@
 
 from dataclasses import replace
 
-from berdiff.experiments.recipes.bernoulli import lidc_cpu, lidc_paper_long
+from berdiff.experiments.recipes.shared import compared_cpu, compared_paper
 from berdiff.methods.car import CAR
 from berdiff.training.config import DataConfig, OptimConfig, TrainConfig
 
@@ -15,17 +15,9 @@ def car_cpu() -> TrainConfig[CAR]:
     cost: at most 60 minutes of CPU time, half of that on two cores; 1 GB of memory per core
     expected: not yet trained by us
     """
-    base, steps = lidc_cpu(), 1000  # what 60 minutes of CPU time are good for
-    return TrainConfig(
-        recipe="car-cpu",
-        # a short run has no time for a discriminator that rests and learns at 1e-5
-        model=CAR("small", samples=4, masks_per_image=4, rate_d=0.2, d_steps=1, d_period=1),
-        data=base.data,
-        optim=replace(base.optim, lr=5e-4, decay_steps=steps),
-        loop=replace(base.loop, max_steps=steps, max_cpu_minutes=60, checkpoint_every=100),
-        validation=replace(base.validation, every=500),
-        engine=base.engine,
-    )
+    # a short run has no time for a discriminator that rests and learns at 1e-5
+    model = CAR("small", samples=4, masks_per_image=4, rate_d=0.2, d_steps=1, d_period=1)
+    return compared_cpu("car-cpu", model, steps=1000, lr=5e-4)
 
 
 def car_paper() -> TrainConfig[CAR]:
@@ -37,10 +29,7 @@ def car_paper() -> TrainConfig[CAR]:
     cost: made for a GPU; `--dry-run` measures memory and time on the machine at hand
     expected: the paper has GED16 .264, HM-IoU16 .592; not yet trained by us
     """
-    base = lidc_paper_long()
-    return TrainConfig(
-        recipe="car-paper", model=CAR("paper"), optim=base.optim, loop=base.loop, validation=base.validation
-    )
+    return compared_paper("car-paper", CAR("paper"))
 
 
 def car_own() -> TrainConfig[CAR]:

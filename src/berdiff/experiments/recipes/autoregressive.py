@@ -3,7 +3,7 @@
 
 from dataclasses import replace
 
-from berdiff.experiments.recipes.bernoulli import lidc_cpu, lidc_paper_long
+from berdiff.experiments.recipes.shared import compared_cpu, compared_paper
 from berdiff.methods.pixelseg import PixelSeg
 from berdiff.training.config import OptimConfig, TrainConfig
 
@@ -17,16 +17,8 @@ def pixelseg_cpu() -> TrainConfig[PixelSeg]:
     cost: at most 60 minutes of CPU time, half of that on two cores; 1 GB of memory per core
     expected: not yet trained by us
     """
-    base, steps = lidc_cpu(), 1800  # what 60 minutes of CPU time are good for
-    return TrainConfig(
-        recipe="pixelseg-cpu",
-        model=PixelSeg("small", masks_per_image=4),
-        data=base.data,
-        optim=replace(base.optim, decay_steps=steps),
-        loop=replace(base.loop, max_steps=steps, max_cpu_minutes=60, checkpoint_every=100),
-        validation=replace(base.validation, every=900, cases=32),
-        engine=base.engine,
-    )
+    config = compared_cpu("pixelseg-cpu", PixelSeg("small", masks_per_image=4), steps=1800)
+    return replace(config, validation=replace(config.validation, every=900, cases=32))
 
 
 def pixelseg_paper() -> TrainConfig[PixelSeg]:
@@ -38,14 +30,7 @@ def pixelseg_paper() -> TrainConfig[PixelSeg]:
     cost: made for a GPU; `--dry-run` measures memory and time on the machine at hand
     expected: the paper has GED16 .260, HM-IoU16 .587; not yet trained by us
     """
-    base = lidc_paper_long()
-    return TrainConfig(
-        recipe="pixelseg-paper",
-        model=PixelSeg("paper"),
-        optim=base.optim,
-        loop=base.loop,
-        validation=base.validation,
-    )
+    return compared_paper("pixelseg-paper", PixelSeg("paper"))
 
 
 def pixelseg_own() -> TrainConfig[PixelSeg]:

@@ -7,13 +7,13 @@
 from dataclasses import replace
 
 from berdiff.diffusion.sampler import Sampler
-from berdiff.experiments.recipes.shared import TWO_CORES
+from berdiff.experiments.recipes.shared import compared_cpu, compared_paper
 from berdiff.methods.berdiff import BerDiff
 from berdiff.methods.config import M
 from berdiff.methods.flow import FlowMatching
 from berdiff.methods.medsegdiff import MedSegDiff
 from berdiff.methods.segdiff import SegDiff
-from berdiff.training.config import DataConfig, LoopConfig, OptimConfig, TrainConfig, ValidationConfig
+from berdiff.training.config import DataConfig, OptimConfig, TrainConfig
 
 # --- for two cores ---------------------------------------------------------------------------------------------------
 
@@ -27,7 +27,7 @@ def segdiff_cpu() -> TrainConfig[SegDiff]:
     cost: at most 60 minutes of CPU time, half of that on two cores; 1 GB of memory per core
     expected: not yet trained by us
     """
-    return _cpu("segdiff-cpu", SegDiff(time_sampling="stratified"), steps=1200)
+    return compared_cpu("segdiff-cpu", SegDiff(time_sampling="stratified"), steps=1200)
 
 
 def medsegdiff_cpu() -> TrainConfig[MedSegDiff]:
@@ -39,7 +39,7 @@ def medsegdiff_cpu() -> TrainConfig[MedSegDiff]:
     cost: at most 60 minutes of CPU time, half of that on two cores; 1 GB of memory per core
     expected: not yet trained by us
     """
-    return _cpu("medsegdiff-cpu", MedSegDiff(time_sampling="stratified"), steps=1700)
+    return compared_cpu("medsegdiff-cpu", MedSegDiff(time_sampling="stratified"), steps=1700)
 
 
 def flow_cpu() -> TrainConfig[FlowMatching]:
@@ -54,7 +54,7 @@ def flow_cpu() -> TrainConfig[FlowMatching]:
     model = FlowMatching(
         preset="fast", schedule="power2.5", prediction="mask", time_sampling="stratified", masks_per_image=8
     )
-    return _cpu("flow-cpu", model, steps=2400)
+    return compared_cpu("flow-cpu", model, steps=2400)
 
 
 def ccdm_cpu() -> TrainConfig[BerDiff]:
@@ -65,7 +65,7 @@ def ccdm_cpu() -> TrainConfig[BerDiff]:
     expected: not yet trained by us
     """
     model = replace(_ccdm("fast"), time_sampling="stratified", masks_per_image=8)
-    return _cpu("ccdm-cpu", model, steps=2400)
+    return compared_cpu("ccdm-cpu", model, steps=2400)
 
 
 # --- as the BerDiff paper says of all methods ------------------------------------------------------------------------
@@ -78,7 +78,7 @@ def segdiff_paper() -> TrainConfig[SegDiff]:
     cost: made for a GPU; `--dry-run` measures memory and time on the machine at hand
     expected: the paper has GED16 .248, HM-IoU16 .585 (its test set); not yet trained by us
     """
-    return _paper("segdiff-paper", SegDiff("paper-128"))
+    return compared_paper("segdiff-paper", SegDiff("paper-128"))
 
 
 def medsegdiff_paper() -> TrainConfig[MedSegDiff]:
@@ -88,7 +88,7 @@ def medsegdiff_paper() -> TrainConfig[MedSegDiff]:
     cost: made for a GPU; `--dry-run` measures memory and time on the machine at hand
     expected: the paper has GED16 .420, HM-IoU16 .413 (its test set); not yet trained by us
     """
-    return _paper("medsegdiff-paper", MedSegDiff("paper-128"))
+    return compared_paper("medsegdiff-paper", MedSegDiff("paper-128"))
 
 
 def flow_paper() -> TrainConfig[FlowMatching]:
@@ -98,7 +98,7 @@ def flow_paper() -> TrainConfig[FlowMatching]:
     cost: made for a GPU; `--dry-run` measures memory and time on the machine at hand
     expected: the paper does not have it; not yet trained by us
     """
-    return _paper("flow-paper", FlowMatching("paper-128"))
+    return compared_paper("flow-paper", FlowMatching("paper-128"))
 
 
 # --- as their authors say --------------------------------------------------------------------------------------------
@@ -180,33 +180,8 @@ def _ccdm(preset: str) -> BerDiff:
     )
 
 
-def _cpu(name: str, model: M, steps: int) -> TrainConfig[M]:
-    """As lidc-cpu, so that rows differ by method only; `steps` is what 60 minutes of CPU time are good for."""
-    return TrainConfig(
-        recipe=name,
-        model=model,
-        # nodules are in the middle of their crops, and that is informative
-        data=DataConfig(crop=64, augment=True, shift=0),
-        optim=OptimConfig(lr=1e-3, warmup_steps=100, decay="cosine", decay_steps=steps, clip_norm=1.0, ema_decay=0.998),
-        loop=LoopConfig(batch_size=16, max_steps=steps, max_cpu_minutes=60, checkpoint_every=100, log_every=50),
-        validation=ValidationConfig(every=600, cases=64),
-        engine=TWO_CORES,
-    )
-
-
-def _paper(name: str, model: M) -> TrainConfig[M]:
-    """The paper does not say for how long; 86,500 iterations are the longest it names."""
-    return TrainConfig(
-        recipe=name,
-        model=model,
-        optim=OptimConfig(lr=5e-5),
-        loop=LoopConfig(batch_size=32, max_steps=86_500, checkpoint_every=1000),
-        validation=ValidationConfig(every=1000, cases=100),
-    )
-
-
 def _own(name: str, model: M, optim: OptimConfig, batch_size: int, steps: int) -> TrainConfig[M]:
-    config = _paper(name, model)
+    config = compared_paper(name, model)
     loop = replace(config.loop, batch_size=batch_size, max_steps=steps)
     return replace(config, data=DataConfig(augment=True), optim=optim, loop=loop)
 

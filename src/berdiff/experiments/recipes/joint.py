@@ -3,7 +3,7 @@
 
 from dataclasses import replace
 
-from berdiff.experiments.recipes.bernoulli import lidc_cpu, lidc_paper_long
+from berdiff.experiments.recipes.shared import compared_cpu, compared_paper
 from berdiff.methods.jprounet import JProUNet
 from berdiff.training.config import OptimConfig, TrainConfig
 
@@ -17,17 +17,9 @@ def jprounet_cpu() -> TrainConfig[JProUNet]:
     cost: at most 60 minutes of CPU time, half of that on two cores; 1 GB of memory per core
     expected: not yet trained by us
     """
-    base, steps = lidc_cpu(), 1100  # what 60 minutes of CPU time are good for
-    return TrainConfig(
-        recipe="jprounet-cpu",
-        # beta is the number of levels: then the loss is the ELBO
-        model=JProUNet("small", beta=5.0, beta_warmup=110, masks_per_image=2),
-        data=base.data,
-        optim=replace(base.optim, decay_steps=steps),
-        loop=replace(base.loop, max_steps=steps, max_cpu_minutes=60, checkpoint_every=100),
-        validation=replace(base.validation, every=500),
-        engine=base.engine,
-    )
+    # beta is the number of levels: then the loss is the ELBO
+    model = JProUNet("small", beta=5.0, beta_warmup=110, masks_per_image=2)
+    return compared_cpu("jprounet-cpu", model, steps=1100)
 
 
 def jprounet_paper() -> TrainConfig[JProUNet]:
@@ -39,10 +31,7 @@ def jprounet_paper() -> TrainConfig[JProUNet]:
     cost: made for a GPU; `--dry-run` measures memory and time on the machine at hand
     expected: the paper has GED16 .260, HM-IoU16 .585; not yet trained by us
     """
-    base = lidc_paper_long()
-    return TrainConfig(
-        recipe="jprounet-paper", model=JProUNet("paper"), optim=base.optim, loop=base.loop, validation=base.validation
-    )
+    return compared_paper("jprounet-paper", JProUNet("paper"))
 
 
 def jprounet_own() -> TrainConfig[JProUNet]:

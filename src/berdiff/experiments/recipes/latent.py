@@ -6,11 +6,11 @@
 
 from dataclasses import replace
 
-from berdiff.experiments.recipes.shared import TWO_CORES
+from berdiff.experiments.recipes.shared import compared_cpu, compared_paper
 from berdiff.methods.config import M
 from berdiff.methods.hprobunet import HierarchicalProbUNet
 from berdiff.methods.probunet import ProbUNet
-from berdiff.training.config import DataConfig, LoopConfig, OptimConfig, TrainConfig, ValidationConfig
+from berdiff.training.config import DataConfig, OptimConfig, TrainConfig
 
 
 def probunet_cpu() -> TrainConfig[ProbUNet]:
@@ -20,7 +20,7 @@ def probunet_cpu() -> TrainConfig[ProbUNet]:
     cost: at most 60 minutes of CPU time, half of that on two cores; 1 GB of memory per core
     expected: not yet trained by us
     """
-    return _cpu("probunet-cpu", ProbUNet("small", beta_warmup=150, masks_per_image=4), steps=1500)
+    return compared_cpu("probunet-cpu", ProbUNet("small", beta_warmup=150, masks_per_image=4), steps=1500)
 
 
 def probunet_paper() -> TrainConfig[ProbUNet]:
@@ -30,7 +30,7 @@ def probunet_paper() -> TrainConfig[ProbUNet]:
     cost: made for a GPU; `--dry-run` measures memory and time on the machine at hand
     expected: the paper quotes GED16 .320, HM-IoU16 .500 from its authors; not yet trained by us
     """
-    return _paper("probunet-paper", ProbUNet("paper"))
+    return compared_paper("probunet-paper", ProbUNet("paper"))
 
 
 def probunet_own() -> TrainConfig[ProbUNet]:
@@ -56,7 +56,7 @@ def hprobunet_cpu() -> TrainConfig[HierarchicalProbUNet]:
     cost: at most 60 minutes of CPU time, half of that on two cores; 1 GB of memory per core
     expected: not yet trained by us
     """
-    return _cpu("hprobunet-cpu", HierarchicalProbUNet("small", average_decay=0.95), steps=2500)
+    return compared_cpu("hprobunet-cpu", HierarchicalProbUNet("small", average_decay=0.95), steps=2500)
 
 
 def hprobunet_paper() -> TrainConfig[HierarchicalProbUNet]:
@@ -66,7 +66,7 @@ def hprobunet_paper() -> TrainConfig[HierarchicalProbUNet]:
     cost: made for a GPU; `--dry-run` measures memory and time on the machine at hand
     expected: the paper quotes GED16 .270, HM-IoU16 .530 from its authors; not yet trained by us
     """
-    return _paper("hprobunet-paper", HierarchicalProbUNet("paper"))
+    return compared_paper("hprobunet-paper", HierarchicalProbUNet("paper"))
 
 
 def hprobunet_own() -> TrainConfig[HierarchicalProbUNet]:
@@ -82,34 +82,9 @@ def hprobunet_own() -> TrainConfig[HierarchicalProbUNet]:
     return _own("hprobunet-own", HierarchicalProbUNet("paper"))
 
 
-def _cpu(name: str, model: M, steps: int) -> TrainConfig[M]:
-    """As lidc-cpu, so that rows differ by method only; `steps` is what 60 minutes of CPU time are good for."""
-    return TrainConfig(
-        recipe=name,
-        model=model,
-        # nodules are in the middle of their crops, and that is informative
-        data=DataConfig(crop=64, augment=True, shift=0),
-        optim=OptimConfig(lr=1e-3, warmup_steps=100, decay="cosine", decay_steps=steps, clip_norm=1.0, ema_decay=0.998),
-        loop=LoopConfig(batch_size=16, max_steps=steps, max_cpu_minutes=60, checkpoint_every=100, log_every=50),
-        validation=ValidationConfig(every=500, cases=64),
-        engine=TWO_CORES,
-    )
-
-
-def _paper(name: str, model: M) -> TrainConfig[M]:
-    """The paper does not say for how long; 86,500 iterations are the longest it names."""
-    return TrainConfig(
-        recipe=name,
-        model=model,
-        optim=OptimConfig(lr=5e-5),
-        loop=LoopConfig(batch_size=32, max_steps=86_500, checkpoint_every=1000),
-        validation=ValidationConfig(every=1000, cases=100),
-    )
-
-
 def _own(name: str, model: M) -> TrainConfig[M]:
     steps = 240_000
-    config = _paper(name, model)
+    config = compared_paper(name, model)
     optim = OptimConfig(lr=1e-4, weight_decay=1e-5, decay="cosine", decay_steps=steps, ema_decay=0.0)
     data, loop = DataConfig(augment=True), replace(config.loop, max_steps=steps)
     return replace(config, data=data, optim=optim, loop=loop)

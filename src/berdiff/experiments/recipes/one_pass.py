@@ -6,7 +6,7 @@
 
 from dataclasses import replace
 
-from berdiff.experiments.recipes.bernoulli import lidc_cpu, lidc_paper_long
+from berdiff.experiments.recipes.shared import compared_cpu, compared_paper
 from berdiff.methods.config import M
 from berdiff.methods.mose import MoSE
 from berdiff.methods.ssn import SSN
@@ -20,7 +20,7 @@ def ssn_cpu() -> TrainConfig[SSN]:
     cost: at most 60 minutes of CPU time, half of that on two cores; 1 GB of memory per core
     expected: not yet trained by us
     """
-    return _cpu("ssn-cpu", SSN("small", mean_steps=200, masks_per_image=4), steps=2500)
+    return compared_cpu("ssn-cpu", SSN("small", mean_steps=200, masks_per_image=4), steps=2500)
 
 
 def ssn_paper() -> TrainConfig[SSN]:
@@ -30,7 +30,7 @@ def ssn_paper() -> TrainConfig[SSN]:
     cost: made for a GPU; `--dry-run` measures memory and time on the machine at hand
     expected: the paper does not have it; not yet trained by us
     """
-    return _paper("ssn-paper", SSN("paper"))
+    return compared_paper("ssn-paper", SSN("paper"))
 
 
 def ssn_own() -> TrainConfig[SSN]:
@@ -52,7 +52,7 @@ def mose_cpu() -> TrainConfig[MoSE]:
     cost: at most 60 minutes of CPU time, half of that on two cores; 1 GB of memory per core
     expected: not yet trained by us
     """
-    return _cpu("mose-cpu", MoSE("small", samples_per_expert=2, cap_steps=400), steps=1200)
+    return compared_cpu("mose-cpu", MoSE("small", samples_per_expert=2, cap_steps=400), steps=1200)
 
 
 def mose_paper() -> TrainConfig[MoSE]:
@@ -62,7 +62,7 @@ def mose_paper() -> TrainConfig[MoSE]:
     cost: made for a GPU; `--dry-run` measures memory and time on the machine at hand
     expected: the paper does not have it; not yet trained by us
     """
-    return _paper("mose-paper", MoSE("paper", cap_steps=30_000))
+    return compared_paper("mose-paper", MoSE("paper", cap_steps=30_000))
 
 
 def mose_own() -> TrainConfig[MoSE]:
@@ -81,28 +81,8 @@ def mose_own() -> TrainConfig[MoSE]:
     return _own("mose-own", MoSE("paper", cap_steps=steps // 3), optim, steps, batch=16)
 
 
-def _cpu(name: str, model: M, steps: int) -> TrainConfig[M]:
-    """As lidc-cpu, so that rows differ by method only; `steps` is what 60 minutes of CPU time are good for."""
-    base = lidc_cpu()
-    return TrainConfig(
-        recipe=name,
-        model=model,
-        data=base.data,
-        optim=replace(base.optim, decay_steps=steps),
-        loop=replace(base.loop, max_steps=steps, max_cpu_minutes=60, checkpoint_every=100),
-        validation=base.validation,
-        engine=base.engine,
-    )
-
-
-def _paper(name: str, model: M) -> TrainConfig[M]:
-    """The paper does not say for how long; 86,500 iterations are the longest it names."""
-    base = lidc_paper_long()
-    return TrainConfig(recipe=name, model=model, optim=base.optim, loop=base.loop, validation=base.validation)
-
-
 def _own(name: str, model: M, optim: OptimConfig, steps: int, batch: int) -> TrainConfig[M]:
-    config = _paper(name, model)
+    config = compared_paper(name, model)
     loop = replace(config.loop, max_steps=steps, batch_size=batch)
     return replace(config, data=DataConfig(augment=True, shift=0), optim=optim, loop=loop)
 

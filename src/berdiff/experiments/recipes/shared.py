@@ -1,6 +1,36 @@
-"""What recipes have in common."""
+"""What recipes have in common: the machine, and the settings under which methods are compared."""
 
-from berdiff.training.config import EngineConfig
+from berdiff.methods.config import M
+from berdiff.training.config import DataConfig, EngineConfig, LoopConfig, OptimConfig, TrainConfig, ValidationConfig
 
 # two processes of one thread: on two cores faster than two threads, which wait for each other in every layer
 TWO_CORES = EngineConfig(accelerator="cpu", devices="2", threads=1)
+
+
+def compared_cpu(name: str, model: M, steps: int, lr: float = 1e-3) -> TrainConfig[M]:
+    """LIDC on two cores, alike for all, so that rows differ by method only; `steps` is what 60 minutes of CPU time are
+    good for."""
+    return TrainConfig(
+        recipe=name,
+        model=model,
+        # nodules are in the middle of their crops, and that is informative
+        data=DataConfig(crop=64, augment=True, shift=0),
+        optim=OptimConfig(lr=lr, warmup_steps=100, decay="cosine", decay_steps=steps, clip_norm=1.0, ema_decay=0.998),
+        loop=LoopConfig(batch_size=16, max_steps=steps, max_cpu_minutes=60, checkpoint_every=100, log_every=50),
+        validation=ValidationConfig(every=600, cases=64),
+        engine=TWO_CORES,
+    )
+
+
+def compared_paper(name: str, model: M) -> TrainConfig[M]:
+    """The BerDiff paper's statement for all methods on LIDC: 128x128, AdamW at 5e-5, batch 32.
+
+    It does not say for how long; 86,500 iterations are the longest it names.
+    """
+    return TrainConfig(
+        recipe=name,
+        model=model,
+        optim=OptimConfig(lr=5e-5),
+        loop=LoopConfig(batch_size=32, max_steps=86_500, checkpoint_every=1000),
+        validation=ValidationConfig(every=1000, cases=100),
+    )
