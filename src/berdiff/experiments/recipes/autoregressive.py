@@ -18,7 +18,7 @@ def pixelseg_cpu() -> TrainConfig[PixelSeg]:
     expected: not yet trained by us
     """
     config = compared_cpu("pixelseg-cpu", PixelSeg("small", masks_per_image=4), steps=1800)
-    return replace(config, validation=replace(config.validation, every=900, cases=32))
+    return replace(config, validation=replace(config.validation, every=875, cases=32))
 
 
 def pixelseg_paper() -> TrainConfig[PixelSeg]:
