@@ -4,13 +4,11 @@ import math
 
 import pytest
 import torch
-from torch import nn
 
 from berdiff.diffusion.random import sample_generators
 from berdiff.diffusion.sampler import Sampler
 from berdiff.errors import InputError
 from berdiff.methods import folder
-from berdiff.methods.base import Segmenter
 from berdiff.methods.berdiff import BerDiff
 from berdiff.methods.config import adopt, from_plain, method_class, to_plain
 from berdiff.methods.flow import FlowMatching
@@ -18,7 +16,7 @@ from berdiff.methods.gaussian import GaussianDiffusion
 from berdiff.methods.medsegdiff import MedSegDiff
 from berdiff.methods.sampling import choose_sampler
 from berdiff.methods.segdiff import SegDiff
-from fakes import TenLines, diffusion, make_spec
+from fakes import TenLines, diffusion, generator, make_spec, real
 
 FEW = Sampler(steps=(50, 20, 5), sigma=0.0)
 CONFIGS = {
@@ -27,21 +25,6 @@ CONFIGS = {
     "flow": FlowMatching("fast-tiny", T=50, sampler=FEW),
     "flow, mask": FlowMatching("tiny", T=50, schedule="power2.5", prediction="mask", sampler=FEW),
 }
-
-
-def generator(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
-
-
-def real(config, spec=None) -> Segmenter:
-    """A method with weights that do something."""
-    torch.manual_seed(0)
-    model = config.build(spec or make_spec())
-    for p in model.parameters():
-        if not p.any():
-            nn.init.normal_(p, std=0.2)
-    model.masks_per_pass = 4
-    return model.eval()
 
 
 @pytest.mark.parametrize("name", CONFIGS)

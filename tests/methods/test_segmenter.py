@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import nn
 
 import berdiff
 import fakes
@@ -18,24 +17,9 @@ from berdiff.methods.berdiff import BerDiff
 from berdiff.methods.deterministic import Deterministic
 from berdiff.methods.gaussian import GaussianDiffusion
 from berdiff.methods.unet import UNet
-from fakes import TenLines, diffusion, make_spec
+from fakes import TenLines, diffusion, generator, make_spec, real
 
 FEW = Sampler(steps=3)
-
-
-def generator(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
-
-
-def real(config, spec=None) -> Segmenter:
-    """A method with weights that do something."""
-    torch.manual_seed(0)
-    model = config.build(spec or make_spec())
-    for p in model.parameters():
-        if not p.any():
-            nn.init.normal_(p, std=0.2)
-    model.masks_per_pass = 4
-    return model.eval()
 
 
 METHODS = {

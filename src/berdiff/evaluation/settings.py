@@ -7,15 +7,14 @@ import tyro
 from annotated_types import Ge
 
 from berdiff.diffusion.sampler import Sampler
-from berdiff.errors import InputError
-from berdiff.inference.settings import SetRule
+from berdiff.inference.settings import FromPool, SetRule
 from berdiff.schema import Settings
 
 Count = Annotated[int, Ge(1)]
 
 
 @dataclass(frozen=True)
-class EvaluationSettings(Settings):
+class EvaluationSettings(FromPool, Settings):
     """what is evaluated; the same settings, model and data give the same figures, in one go or resumed"""
 
     split: str = "test"  # train, val, test or all
@@ -35,12 +34,5 @@ class EvaluationSettings(Settings):
     save_samples: bool = False  # keep the masks in OUT/samples, eight pixels per byte
     device: str = "auto"  # auto, cpu, cuda, cuda:1, mps, ...
 
-    @property
-    def drawn(self) -> int:
-        """Samples per image; independent ones are their own pool."""
-        return self.samples if self.set == "independent" else self.pool
-
     def check(self) -> None:
-        if self.drawn < self.samples:
-            expected = f"at least {self.samples}, the masks to choose from it"
-            raise InputError(f"pool: expected {expected}, found {self.pool}")
+        self.check_pool()

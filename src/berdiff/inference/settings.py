@@ -14,8 +14,26 @@ from berdiff.methods.sampling import SamplerOptions
 SetRule = Literal["independent", "systematic", "representative"]
 
 
+class FromPool:
+    """Settings by which a set of masks is chosen out of a pool of samples."""
+
+    samples: int
+    set: SetRule
+    pool: int
+
+    @property
+    def drawn(self) -> int:
+        """How many samples are drawn of an image; independent ones are their own pool."""
+        return self.samples if self.set == "independent" else self.pool
+
+    def check_pool(self) -> None:
+        if self.drawn < self.samples:
+            expected = f"at least {self.samples}, the masks to choose from it"
+            raise InputError(f"pool: expected {expected}, found {self.pool}")
+
+
 @dataclass(frozen=True)
-class SegmentSettings(schema.Settings):
+class SegmentSettings(FromPool, schema.Settings):
     """`batch_size` and the order of images change nothing in the masks."""
 
     samples: Annotated[int, Ge(1)] = 16  # masks per image
@@ -33,15 +51,8 @@ class SegmentSettings(schema.Settings):
     """share by which neighbouring tiles overlap, where an image is larger than the network"""
     batch_size: Annotated[int, Ge(1)] = 16  # images or slices sampled together
 
-    @property
-    def drawn(self) -> int:
-        """How many samples are drawn of an image."""
-        return self.samples if self.set == "independent" else self.pool
-
     def check(self) -> None:
-        if self.drawn < self.samples:
-            expected = f"at least {self.samples}, the masks to choose from it"
-            raise InputError(f"pool: expected {expected}, found {self.pool}")
+        self.check_pool()
         if self.window is not None and not self.window[0] < self.window[1]:
             low, high = self.window
             raise InputError(f"window: expected a lower and a higher value, found {low:g} {high:g}")

@@ -40,6 +40,13 @@ class DiffusionConfig(MethodConfig):
         except ValueError as error:
             raise InputError(f"sampler.{error}") from error
 
+    def check_kernel(self) -> None:
+        """For kernels that cannot follow every sampler; apart from `check`, since it imports torch."""
+        try:
+            self.kernel().check(self.sampler)
+        except ValueError as error:
+            raise InputError(f"sampler.{error}") from error
+
     def build(self, spec: InputSpec) -> "DiffusionSegmenter":
         from berdiff.methods.diffusion import DiffusionSegmenter
         from berdiff.networks.build import make_network

@@ -4,7 +4,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from berdiff.diffusion.sampler import Sampler
-from berdiff.errors import InputError
 from berdiff.methods.diffusion_config import DiffusionConfig
 
 if TYPE_CHECKING:
@@ -25,10 +24,7 @@ class FlowMatching(DiffusionConfig):
 
     def check(self) -> None:
         super().check()
-        try:
-            self.kernel().check(self.sampler)
-        except ValueError as error:
-            raise InputError(f"sampler.{error}") from error
+        self.check_kernel()
 
     def kernel(self) -> "Flow":
         from berdiff.diffusion.kernels.flow import Flow
