@@ -44,7 +44,7 @@ class ModelOnStore:
 class Evaluate(ModelOnStore):
     """Evaluate a model on a split of a store. Interrupted, the same command resumes."""
 
-    sampler: OmitArgPrefixes[SamplerOptions] = field(default_factory=SamplerOptions)  # pyright: ignore
+    sampler: OmitArgPrefixes[SamplerOptions] = field(default_factory=SamplerOptions)
     """how masks are sampled; what is not given is the model's own"""
 
 

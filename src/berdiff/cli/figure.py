@@ -109,7 +109,7 @@ class Process:
     chains: int = 4  # reverse chains
     seed: int = 0  # seed of the case, of the noise and of the samples
     device: str = "auto"  # auto, cpu, cuda, cuda:1, mps, ...
-    sampler: OmitArgPrefixes[SamplerOptions] = field(default_factory=SamplerOptions)  # pyright: ignore
+    sampler: OmitArgPrefixes[SamplerOptions] = field(default_factory=SamplerOptions)
 
     def run(self) -> None:
         from berdiff.data.store import open_store

@@ -188,6 +188,7 @@ def _plot(frontier: Frontier, path: Path) -> None:
     )
     axes.margins(x=0.18)
     axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_minor_formatter("{x:g}")  # a narrow range has no other ticks
     axes.grid(alpha=0.3)
     axes.legend(fontsize=8)
     bars = "Bars: 95 % interval over patients, and the spread of the seconds."
