@@ -34,6 +34,15 @@ def case_folder(root, name="BraTS2021_00001", seed=0, suffix=".nii.gz", skip=(),
     return root
 
 
+def new_case_folder(root, name="BraTS-GLI-00006-000", seed=0, enhancing=3):
+    """BraTS 2023's names, and its 3 for enhancing tumour."""
+    parts = scan(seed)
+    parts["seg"] = np.where(parts["seg"] == 4, enhancing, parts["seg"]).astype(np.uint8)
+    for part, called in zip(PARTS, ("t1n", "t1c", "t2w", "t2f", "seg"), strict=True):
+        save(root / name / f"{name}-{called}.nii.gz", parts[part].T)
+    return root
+
+
 def decathlon(root, name="BRATS_001", seed=0):
     parts = scan(seed)
     save(root / "imagesTr" / f"{name}.nii.gz", np.stack([parts[k].T for k in ("flair", "t1", "t1ce", "t2")], axis=-1))

@@ -3,12 +3,13 @@
 import nibabel
 import numpy as np
 import pytest
-from brats_writer import PARTS, SHAPE, SMALL, case_folder, cases, decathlon, save, scan, slices
+from brats_writer import PARTS, SHAPE, SMALL, case_folder, cases, decathlon, new_case_folder, save, scan, slices
 
 from berdiff.data.input_spec import Intensity
 from berdiff.data.intensity import to_unit
 from berdiff.data.prepare import prepare
 from berdiff.data.sources.brats import Options, read
+from berdiff.data.sources.brats_layouts import NEW_NOTE
 from berdiff.data.split import split_patients
 from berdiff.data.store import open_store
 from berdiff.data.verify import verify
@@ -60,6 +61,8 @@ def test_all_layouts_and_namings_give_the_same(tmp_path):
         "2020": case_folder(tmp_path / "2020", "BraTS20_Training_001", suffix=".nii"),
         "deep": case_folder(tmp_path / "deep" / "HGG", "Brats18_2013_2_1").parent,
         "decathlon": decathlon(tmp_path / "decathlon"),
+        "2023": new_case_folder(tmp_path / "2023"),
+        "2023 with 4": new_case_folder(tmp_path / "2023-4", enhancing=4),
     }
     for root in roots.values():
         found = cases(root, targets="labels")
@@ -75,6 +78,38 @@ def test_all_layouts_and_namings_give_the_same(tmp_path):
         np.testing.assert_array_equal(a.masks, b.masks)
     assert {case.patient for case in found} == {"brats_train_001"}
     assert len(cases(tmp_path / "slices", bottom=80, top=155 - 82)) == 2
+
+
+def test_the_new_code_of_enhancing_tumour_is_told(tmp_path):
+    """The first scan has none of it, in either code."""
+    early = {"seg": np.minimum(scan()["seg"], 2)}
+    case_folder(tmp_path, "B_0", **early)
+    case_folder(tmp_path, "B_1", seed=1, seg=np.where(scan(1)["seg"] == 4, 3, scan(1)["seg"]).astype(np.uint8))
+    reading = read(tmp_path, Options(**{**SMALL, "size": SHAPE[1:]}, targets="labels"))
+    assert NEW_NOTE in reading.notes
+    assert NEW_NOTE not in read(case_folder(tmp_path / "old"), Options(**SMALL)).notes
+    masks = np.stack([case.masks[0, 2] for case in reading.cases])
+    np.testing.assert_array_equal(masks[:3], 0)
+    np.testing.assert_array_equal(masks[3:], scan(1)["seg"][1:4] == 4)
+    for z, part in ((80, 3), (81, 4)):
+        save(tmp_path / "slices" / f"b_seg_{z:03d}.nii.gz", np.full((8, 8), part, float), np.eye(4))
+        for sequence in PARTS[:4]:
+            save(tmp_path / "slices" / f"b_{sequence}_{z:03d}.nii.gz", np.eye(8), np.eye(4))
+    with pytest.raises(
+        InputError, match=r"b_seg_081.*: expected the labels 0, 1, 2, 3 like other cases .* found 4 too"
+    ):
+        cases(tmp_path / "slices", bottom=80)
+
+
+def test_time_points_of_a_patient_stay_together(tmp_path):
+    for name in ("BraTS-GLI-00006-000", "BraTS-GLI-00006-001", "BraTS-GLI-00007-000"):
+        new_case_folder(tmp_path, name)
+    found = {case.volume: case.patient for case in cases(tmp_path)}
+    assert found == {
+        "BraTS-GLI-00006-000": "BraTS-GLI-00006",
+        "BraTS-GLI-00006-001": "BraTS-GLI-00006",
+        "BraTS-GLI-00007-000": "BraTS-GLI-00007",
+    }
 
 
 def test_channel_order_is_what_was_asked_for(tmp_path):

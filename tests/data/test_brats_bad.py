@@ -46,6 +46,19 @@ def bad_labels(root):
     case_folder(root, seg=seg)
 
 
+def bad_value(root):
+    seg = scan()["seg"].copy()
+    seg[0, 0, :2] = 7, 9
+    case_folder(root, "B_1")
+    case_folder(root, "B_2", seg=seg)
+
+
+def bad_codes(root):
+    """Enhancing tumour is 4 in one case and 3 in another."""
+    case_folder(root, "B_1")
+    case_folder(root, "B_2", seg=np.where(scan()["seg"] == 4, 3, scan()["seg"]).astype(np.uint8))
+
+
 def bad_nan(root):
     t2 = scan()["t2"].astype(np.float32)
     t2[2, 5, 5] = np.nan
@@ -154,7 +167,9 @@ def bad_decathlon_json(root):
 
 
 BAD = [
-    (bad_labels, r"_seg\.nii\.gz: expected the labels 0, 1, 2, 4, found 0, 1, 2, 3, 4"),
+    (bad_labels, r"_seg\.nii\.gz: expected the labels 0, 1, 2, 4 like other cases of this data, found 3 too"),
+    (bad_value, r"B_2_seg\.nii\.gz: expected the labels 0, 1, 2, 4, found 7, 9 too"),
+    (bad_codes, r"B_2_seg\.nii\.gz: expected the labels 0, 1, 2, 4 like other cases of this data, found 3 too"),
     (bad_nan, r"_t2\.nii\.gz: expected finite values, found NaN"),
     (bad_shape, r"_flair\.nii\.gz: expected 6x20x24 .* found 6x19x24"),
     (bad_zeros, "sequence t1: expected a brain, found only zeros"),

@@ -251,7 +251,7 @@ def test_bad_options(tmp_path):
         ({"foreground": (1,), "threshold": 127}, "expected one of them at most"),
         (
             {"labels": ("liver",)},
-            "--labels: expected different names and values such as liver=1 tumour=2, found 'liver'",
+            "--labels: expected different names and values such as liver=1 tumour=2 or wt=1,2,4, found 'liver'",
         ),
         ({"labels": ("a=1", "b=1")}, "--labels: .* found 'b=1'"),
         ({"labels": ("a=0",)}, "--labels: .* found 'a=0'"),

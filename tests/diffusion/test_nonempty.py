@@ -171,3 +171,36 @@ def test_an_output_that_says_empty_stays_empty_to_the_end(name: str, prediction:
         sampler = Sampler(4, rule, noise=LAST[name].noise, last_step=LAST[name].last_step)
         masks = sample(kernel, sampler, lambda y_t, t: kernel.empty_output(y_t), y_T, generator, check)
         assert not bool(masks.any())
+
+
+# --- no specks -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("p", [(0.9, 0.7, 0.6, 0.3, 0.1, 0.0), (0.2, 0.2, 0.2, 0.1), (0.5, 0.4)])
+def test_levels_that_would_leave_a_speck_are_spread_over_those_below(p: tuple[float, ...]) -> None:
+    """Sizes by enumeration: of the levels in [0, 1), those between the largest and the third largest probability, or
+    the last of fewer, give way to uniform ones below that."""
+    n, fewest = 20_000, min(3, len(p))
+    drawn = draw_level(of_pixels(p, n), sample_generators(3, ["a"], n), smallest=3).flatten(2).sum(2).long().flatten()
+    falling = np.array([1.0, *sorted(p, reverse=True), 0.0])
+    law = -np.diff(
+        falling
+    )  # of each size: as many pixels are above a level between falling[size + 1] and falling[size]
+    law[fewest:] *= 1 + law[1:fewest].sum() / falling[fewest]
+    law[1:fewest] = 0
+    assert_fits(np.bincount(drawn.numpy(), minlength=len(p) + 1), law)
+
+
+def test_a_thresholded_mask_of_too_few_pixels_is_cut_at_half_its_largest_probability() -> None:
+    p = of_pixels((0.8, 0.45, 0.41, 0.3), 1)
+    assert draw_nonempty(p, Sampler(smallest=1), sample_generators(0, ["a"], 1)).flatten().tolist() == [1, 0, 0, 0]
+    assert draw_nonempty(p, Sampler(smallest=2), sample_generators(0, ["a"], 1)).flatten().tolist() == [1, 1, 1, 0]
+
+
+def test_a_smallest_mask_needs_a_hurdle() -> None:
+    schedule = get_schedule("linear", 10)
+    Bernoulli(schedule, nonempty=True).check(Sampler(smallest=4))
+    with pytest.raises(ValueError, match="smallest: expected 1 without a hurdle, found 4"):
+        Bernoulli(schedule).check(Sampler(smallest=4))
+    with pytest.raises(ValueError, match="smallest: expected 1 or more pixels, found 0"):
+        Sampler(smallest=0)

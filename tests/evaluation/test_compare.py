@@ -94,6 +94,67 @@ def test_the_better_one_follows_the_direction_of_the_metric(folders):
         assert row_of(back, row["metric"], "a")["better"] == row["better"]
 
 
+@pytest.fixture(scope="module")
+def of_targets(tmp_path_factory):
+    """Two models of three targets, and one of the last two of them."""
+    base = tmp_path_factory.mktemp("targets")
+    store = MemoryStore(40, targets=("whole", "core", "active"))
+    fewer = MemoryStore(40, targets=("core", "active"))
+    fewer.masks, fewer.images = store.masks[:, :, 1:], store.images
+    fewer.cases.raters[:] = store.cases.raters
+    for name, spread, data in (("a", 0.1, store), ("b", 0.4, store), ("fewer", 0.2, fewer)):
+        model = Model(Blur(spread).build(data.input_spec), name, data.input_spec, data.size)
+        evaluate(model, data, base / name, SETTINGS)
+    return base
+
+
+def test_each_target_is_paired_by_itself(of_targets):
+    found = compare([of_targets / "a", of_targets / "b"])
+    a, b = (from_csv(of_targets / name / "per_case.csv") for name in "ab")
+    assert list(found["by_target"]) == found["targets"] == ["whole", "core", "active"]
+    for metric in ("ged_4", "dice_patient", "dice_slice"):
+        each = {name: next(row for row in rows if row["metric"] == metric) for name, rows in found["by_target"].items()}
+        mean = row_of(found, metric, "b")
+        values = [row["difference"]["value"] for row in each.values()]
+        assert mean["difference"]["value"] == pytest.approx(np.mean(values))
+        assert len(set(values)) == 3
+    # by hand: the Dice of each patient's pixels, the differences of the same patients drawn together
+    own = a["target"] == "core"
+    differences = []
+    for patient in np.unique(a["patient"].astype(str)):
+        here = own & (a["patient"] == patient)
+        both = [[of[f"pixels_{what}"][here].sum() for what in ("both", "predicted", "majority")] for of in (a, b)]
+        dice = [2 * i / (p + m) if p + m else 1.0 for i, p, m in both]
+        differences.append(dice[1] - dice[0])
+    row = next(row for row in found["by_target"]["core"] if row["metric"] == "dice_patient")
+    assert row["difference"]["value"] == pytest.approx(np.mean(differences))
+    rng = np.random.default_rng(3)
+    means = [rng.choice(differences, len(differences)).mean() for _ in range(2000)]
+    low, high = np.quantile(means, [0.025, 0.975])
+    assert row["difference"]["low"] == pytest.approx(low, abs=0.1 * (high - low))
+    assert row["difference"]["high"] == pytest.approx(high, abs=0.1 * (high - low))
+    header, body = comparison_table(found)
+    labels = [line[0] for line in body if line[0]]
+    assert labels.index("GED 4") < labels.index("GED 4, whole") < labels.index("GED 4, core")
+    assert "Dice by patient where marked, active" in labels
+    assert "Brier" in labels
+    assert "Brier, core" not in labels  # but in the JSON
+    assert any(row["metric"] == "brier" for row in found["by_target"]["core"])
+    assert all(len(line) == len(header) for line in body)
+
+
+def test_the_targets_that_all_have_are_compared(of_targets):
+    found = compare([of_targets / "a", of_targets / "fewer"])
+    assert found["targets"] == ["core", "active"]
+    core = next(row for row in found["by_target"]["core"] if row["metric"] == "ged_4")
+    columns = from_csv(of_targets / "a" / "per_case.csv")
+    assert core["first_value"] == pytest.approx(columns["ged_4"][columns["target"] == "core"].mean())
+
+
+def test_one_target_needs_no_table_of_its_own(folders):
+    assert compare([folders / "a", folders / "c"])["by_target"] == {}
+
+
 def test_one_table_for_several(folders):
     header, body = comparison_table(compare([folders / "a", folders / "b", folders / "c"]))
     assert header[3] == "minus a"

@@ -20,7 +20,7 @@ from berdiff.evaluation.core import sample_cases
 from berdiff.evaluation.evaluate import evaluate
 from berdiff.evaluation.evaluation_folder import read_samples
 from berdiff.evaluation.per_case import from_csv
-from berdiff.evaluation.report import captions
+from berdiff.evaluation.report import captions, markdown, tables_of
 from berdiff.evaluation.settings import EvaluationSettings
 from berdiff.inference.model import Model
 from fakes import Blur, MemoryStore, bright_segmenter
@@ -192,11 +192,89 @@ def test_several_targets(tmp_path):
     result = evaluate(blur(store), store, tmp_path / "e", SETTINGS)
     columns = from_csv(tmp_path / "e" / "per_case.csv")
     assert len(columns["case"]) == 40
-    both = [result["by_target"][target]["ged_5"]["value"] for target in store.targets]
-    assert result["metrics"]["ged_5"]["value"] == pytest.approx(np.mean(both))
-    assert both[0] == pytest.approx(columns["ged_5"][columns["target"] == "core"].mean())
-    assert both[0] != both[1]
-    assert "| target rim |" in (tmp_path / "e" / "table.md").read_text()
+    for metric in ("ged_5", "hm_iou_5", "dice_slice", "dice_volume", "dice_patient", "ece"):
+        both = [result["by_target"][target][metric] for target in store.targets]
+        assert result["metrics"][metric]["value"] == pytest.approx(np.mean([of["value"] for of in both])), metric
+        assert both[0]["value"] != both[1]["value"]
+        assert all(of["low"] < of["value"] < of["high"] for of in both)
+    for target in store.targets:
+        own = columns["target"] == target
+        assert result["by_target"][target]["ged_5"]["value"] == pytest.approx(columns["ged_5"][own].mean())
+        # Dice by patient: all pixels of a patient together, by hand
+        dice, truth = {}, {}
+        for patient in set(columns["patient"]):
+            here = own & (columns["patient"] == patient)
+            names = ("pixels_both", "pixels_predicted", "pixels_majority")
+            both_, predicted, truth[patient] = (columns[name][here].sum() for name in names)
+            dice[patient] = 2 * both_ / (predicted + truth[patient]) if predicted + truth[patient] else 1
+        found = result["by_target"][target]
+        assert found["dice_patient"]["value"] == pytest.approx(np.mean(list(dice.values())))
+        where = [dice[patient] for patient in dice if truth[patient]]
+        assert found["dice_patient_marked"]["value"] == pytest.approx(np.mean(where))
+        marked = {"cases": int((columns["pixels_majority"][own] > 0).sum()), "patients": len(where)}
+        assert result["data"]["marked"][target] == marked
+        # an empty answer has Dice 1 where this target is not marked, and 0 where it is
+        empty = result["references_by_target"][target]["empty mask"]["dice_slice"]["value"]
+        assert empty == pytest.approx(1 - marked["cases"] / 20)
+        line = f"{target} in {marked['cases']} slices, {marked['patients']} patients"
+        assert line in " ".join(captions(result))
+    assert "dice_likeliest_slice" not in result["metrics"]
+    header, *rows = tables_of(result)[1][0], *tables_of(result)[1][1]
+    assert header == ["by target", "core", "rim", "mean over targets"]
+    line = next(row for row in rows if row[0] == "GED 5")
+    figures_ = [of["ged_5"]["value"] for of in (*result["by_target"].values(), result["metrics"])]
+    assert line[1:] == [f"{value:.3f}" for value in figures_]
+    table = (tmp_path / "e" / "table.md").read_text()
+    assert "| target rim | value | 95 % interval | exact model |" in table
+    assert "Targets are independent: each may lie anywhere." in table
+
+
+def test_exclusive_targets_are_also_scored_by_the_likeliest_class(tmp_path):
+    store = MemoryStore(targets=("core", "rim"))
+    store.masks[:, :, 1] &= 1 - store.masks[:, :, 0]
+    model = blur(store, spread=0.5)
+    store.input_spec = replace(store.input_spec, kind="exclusive")
+    model = replace(model, input_spec=store.input_spec)
+
+    class Parted(type(model.segmenter)):
+        """The left half of what it marks is the core, in some samples the rim."""
+
+        def _sample(self, image, n, generators, sampler, callback):
+            marked = super()._sample(image, n, generators, sampler, callback).clone()
+            odd = (torch.arange(n) % 3 == 0).reshape(1, n, 1, 1)
+            left = torch.arange(image.shape[-1]) < 8
+            marked[:, :, 0] &= left | odd
+            marked[:, :, 1] &= ~(left | odd)
+            return marked
+
+    model.segmenter.__class__ = Parted
+    result = evaluate(model, store, tmp_path / "e", replace(SETTINGS, save_samples=True))
+    masks, raters = torch.from_numpy(store.masks[:20]), torch.from_numpy(store.cases.raters[:20])
+    samples = torch.stack(list(read_samples(tmp_path / "e").values()))
+    counts = metrics.likeliest_counts(samples, masks, raters)
+    expected = metrics.dice_from_counts(counts).mean(0)
+    for k, target in enumerate(store.targets):
+        found = result["by_target"][target]["dice_likeliest_slice"]["value"]
+        assert found == pytest.approx(float(expected[k]))
+    mean = result["metrics"]["dice_likeliest_patient"]
+    assert mean["low"] < mean["value"] < mean["high"]
+    assert result["data"]["kind"] == "exclusive"
+    assert "| Dice of the likeliest class by patient |" in (tmp_path / "e" / "table.md").read_text()
+    assert "Likeliest class: of the background and the targets" in " ".join(captions(result))
+    # of a model whose targets may overlap there is no such class
+    other = evaluate(blur(MemoryStore(targets=("core", "rim"))), store, tmp_path / "o", SETTINGS)
+    assert "dice_likeliest_slice" not in other["metrics"]
+
+
+def test_an_evaluation_from_before_there_were_kinds_of_targets_still_opens(tmp_path):
+    store = MemoryStore(targets=("core", "rim"))
+    result = evaluate(blur(store), store, tmp_path, SETTINGS)
+    old = {name: value for name, value in result.items() if name != "references_by_target"}
+    old["data"] = {name: value for name, value in result["data"].items() if name not in ("kind", "marked")}
+    (tmp_path / "metrics.json").write_text(json.dumps(old))
+    again = evaluate(blur(store), store, tmp_path, SETTINGS)
+    assert len(tables_of(again)) == len(tables_of(result))
+    assert "target rim" in markdown(again)
 
 
 KILLED = """
@@ -277,6 +355,12 @@ def test_what_does_not_work_is_one_sentence_and_leaves_nothing(tmp_path):
         (blur(), unmarked, {}, "expected at least one rater for every case, found none for case 3"),
         (blur(), four_channels, {}, "the model cannot sample these images: image: expected 1 channels, found 4"),
         (blur(MemoryStore(targets=("core", "rim"))), MemoryStore(), {}, "equal B, K, H and W"),
+        (
+            blur(MemoryStore(targets=("core", "rim"))),
+            MemoryStore(targets=("rim", "core")),
+            {},
+            "memory: expected the targets of the model, core, rim, found rim, core",
+        ),
     ]
     for model, store, change, sentence in bad:
         with pytest.raises(InputError, match=sentence):

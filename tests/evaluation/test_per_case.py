@@ -5,7 +5,7 @@ import pytest
 
 from berdiff.errors import InputError
 from berdiff.evaluation.bootstrap import PatientBootstrap
-from berdiff.evaluation.per_case import direction, from_csv, label, to_csv, units
+from berdiff.evaluation.per_case import by_target, direction, from_csv, label, to_csv, units
 
 
 def test_resampled_means_equal_repeating_the_patients_slices():
@@ -67,7 +67,8 @@ def columns():
 
 def test_dice_by_slice_volume_and_patient_keeps_targets_apart():
     found = units(columns())
-    assert list(found) == ["ged_16", "dice_slice", "dice_volume", "dice_patient", "d_yy"]
+    dice = ["dice_slice", "dice_volume", "dice_patient", "dice_slice_marked", "dice_patient_marked"]
+    assert list(found) == ["ged_16", *dice, "d_yy"]
     assert found["dice_slice"][0].tolist() == [1.0, 0.5, 0.0, 1.0]
     values, patients = found["dice_volume"]
     assert dict(zip(values.tolist(), patients.tolist(), strict=True)) == {22 / 24: "x", 0.0: "x", 1.0: "y"}
@@ -77,6 +78,32 @@ def test_dice_by_slice_volume_and_patient_keeps_targets_apart():
     double["target"][4:] = "u"
     double["pixels_both"][4:] = 0
     assert sorted(units(double)["dice_patient"][0].tolist()) == [0.0, 22 / 34, 1.0, 1.0]
+    assert not [name for name in units(double) if "marked" in name]  # it would be no mean over targets
+    each = by_target(double)
+    assert list(each) == ["t", "u"]
+    assert sorted(units(each["u"])["dice_patient"][0].tolist()) == [0.0, 1.0]
+
+
+def test_what_is_marked_is_also_scored_alone():
+    """Two empty masks have Dice 1: the fourth slice, the only one of patient y. A false finding there is not seen."""
+    found = units(columns())
+    assert found["dice_slice_marked"][0].tolist() == [1.0, 0.5, 0.0]
+    assert found["dice_slice_marked"][1].tolist() == ["x", "x", "x"]
+    assert found["dice_patient_marked"][0].tolist() == [22 / 34]
+    nothing = columns() | {name: np.zeros(4, int) for name in ("pixels_both", "pixels_predicted", "pixels_majority")}
+    assert not [name for name in units(nothing) if "marked" in name]
+    assert units(nothing)["dice_patient"][0].tolist() == [1.0, 1.0]
+
+
+def test_dice_of_the_likeliest_class_has_the_same_units():
+    more = {"dice_likeliest": np.array([1.0, 1.0, 0.5, 0.0]), "pixels_both_likeliest": np.array([10, 2, 3, 0])}
+    found = units(columns() | more | {"pixels_likeliest": np.array([10, 2, 7, 1])})
+    assert found["dice_likeliest_slice"][0].tolist() == [1.0, 1.0, 0.5, 0.0]
+    values, patients = found["dice_likeliest_patient"]
+    assert dict(zip(patients.tolist(), values.tolist(), strict=True)) == {"x": 2 * 15 / (19 + 17), "y": 0.0}
+    assert label("dice_likeliest_patient") == "Dice of the likeliest class by patient"
+    assert label("dice_slice_marked") == "Dice by slice where marked"
+    assert direction("dice_likeliest_slice") == "higher"
 
 
 def test_a_table_of_cases_survives_the_file(tmp_path):

@@ -18,7 +18,7 @@ RECIPES = {recipe.__name__: recipe() for recipe in diffusion.RECIPES}
 def test_two_core_recipes_differ_by_the_method_only():
     """And by the steps that 60 minutes of CPU time are good for."""
     cpu = [config for name, config in RECIPES.items() if name.endswith("_cpu")]
-    assert len(cpu) == 4
+    assert len(cpu) == 5
     for config in cpu:
         check(config)
         assert (config.data.crop, config.data.augment, config.data.shift) == (64, True, 0)

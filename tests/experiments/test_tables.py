@@ -23,11 +23,11 @@ from berdiff.experiments.tables import kernel, losses, sampling, scale
 from berdiff.experiments.tables.registry import TABLES
 from berdiff.experiments.tables.run import run_table
 from berdiff.experiments.tables.scale import Scale
-from berdiff.experiments.tables.spec import Claim, PaperTable, select_rows
+from berdiff.experiments.tables.spec import Claim, PaperTable, TableRow, of_recipes, select_rows
 from berdiff.experiments.tables.table_job import TableJob, plan
 from berdiff.experiments.tables.write import row_names
 from berdiff.methods import folder as model_folder
-from berdiff.training.config import check, differences
+from berdiff.training.config import TrainConfig, check, differences
 from berdiff.training.run_folder import read_run
 from fakes import StandIn, make_store
 
@@ -344,3 +344,42 @@ def test_a_plan_checks_and_writes_nothing(address: str, tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
     with pytest.raises(InputError, match="no-model: expected the folder of a run or of a model"):
         plan(job("sampling", address, tmp_path / "out", model="no-model"))
+
+
+# --- every method by its own recipe ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["lidc", "brats"])
+def test_compared_methods_have_recipes_of_one_budget_and_a_claim_each(name: str, address: str) -> None:
+    table, store = of_recipes(TABLES[name]), open_store(address)
+    own = scale.recipes(store, address)
+    loops = [own.config(row, seed=3) for row in table.rows]
+    assert len({config.loop.max_cpu_minutes for config in loops}) == 1  # a comparison is of equal budgets
+    assert {(config.seed, config.data.store, config.engine.devices) for config in loops} == {(3, address, "1")}
+    assert [claim.worse for claim in table.claims] == [row.name for row in table.rows[1:]]
+    assert not table.others  # every row of the paper's is one of ours
+    assert {row.label[0] for row in table.rows if row.paper} >= {"SegDiff"}
+    assert "CPU minutes" in own.training(table.rows)
+
+
+def test_a_table_of_recipes_is_trained_by_them(address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def brief() -> TrainConfig:
+        return replace(tiny(address).trainings["ablation"], recipe="brief-cpu")
+
+    monkeypatch.setitem(scale.RECIPES, "brief-cpu", brief)
+    rows = tuple(TableRow(name, (name,), recipe="brief") for name in ("one", "two"))
+    table = of_recipes(replace(TABLES["lidc"], compared=rows))
+    made = job(table, address, tmp_path / "out")
+    store = open_store(address)
+    result = run_table(replace(made, scale=scale.recipes(store, address)))
+    assert [row["name"] for row in result["rows"]] == ["one", "two"]
+    assert "every method by its own recipe METHOD-cpu, 4 steps of training" in result["caption"][0]
+    (claim,) = result["claims"]
+    assert {one["verdict"] for one in claim["metrics"].values()} == {"undecided"}  # the two are the same
+
+
+def test_recipes_have_their_own_length_and_tables(address: str) -> None:
+    with pytest.raises(InputError, match="--minutes and --steps: expected none with --scale recipes"):
+        scale.recipes(open_store(address), address, minutes=3)
+    with pytest.raises(InputError, match="--scale: expected cpu or paper for the table losses, found recipes"):
+        of_recipes(TABLES["losses"])

@@ -51,6 +51,17 @@ def test_three_lines():
     assert (result.samples[0] != result.samples[1]).any()
 
 
+def test_a_result_knows_how_its_targets_may_lie():
+    model = bright_model(make_spec(targets=("a", "b")))
+    assert model.segment(IMAGE, n=3).kind == "independent"
+    exclusive = replace(model, input_spec=replace(model.input_spec, kind="exclusive"))
+    result = exclusive.segment(IMAGE, n=3)
+    assert (result.kind, result.one_map) == ("exclusive", True)
+    nested = replace(result, kind="nested")
+    np.testing.assert_array_equal(nested.majority(), nested.mask())
+    np.testing.assert_array_equal(nested.label_map(), np.where(nested.mask()[1], 2, nested.mask()[0]))
+
+
 def test_tensors_paths_and_arrays_are_the_same(tmp_path):
     grey = (IMAGE * 255).astype(np.uint8)
     Image.fromarray(grey).save(tmp_path / "image.png")

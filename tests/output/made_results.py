@@ -1,5 +1,6 @@
 """Results made by hand, and CT series with all that real ones carry, for the tests of what is written."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -49,6 +50,27 @@ def chosen_2d(rule: str = "representative", chosen: tuple[int, ...] = (5, 2, 7, 
     return result_2d(chosen=chosen, settings={**SETTINGS, **more}, **changes)  # type: ignore[arg-type]
 
 
+REGIONS = ("whole tumour", "tumour core", "enhancing tumour")
+
+
+def several_2d(kind: str, n: int = 8, size: tuple[int, int] = (20, 24), **changes: object) -> Result:
+    """Three targets in each sample as `kind` has them: rings around a place of its own; the first sample is empty."""
+    rng = np.random.default_rng(1)
+    rows, columns = np.indices(size)
+    pool = np.zeros((n, 3, *size), np.uint8)
+    for i in range(1, n):
+        y, x = rng.uniform((8, 10), (11, 14))
+        distance = np.hypot(rows - y, columns - x)
+        discs = np.stack([distance < radius for radius in np.sort(rng.uniform(1, 8, 3))[::-1]])
+        if kind == "exclusive":
+            discs[:2] &= ~discs[1:]
+        if kind == "independent":
+            discs[1] = np.roll(discs[1], 5, axis=-1)
+        pool[i] = discs
+    several = {"pool": pool, "raters": pool[[2, 3]], "targets": REGIONS, "kind": kind}
+    return replace(result_2d(size=size), **{**several, **changes})  # type: ignore[arg-type]
+
+
 def blob(size: tuple[int, int], rng: np.random.Generator) -> np.ndarray:
     """An L: a bar down and a shorter one to the right at its foot."""
     mask = np.zeros(size, np.uint8)
@@ -60,19 +82,26 @@ def blob(size: tuple[int, int], rng: np.random.Generator) -> np.ndarray:
 
 
 def volume_result(
-    image: np.ndarray, spacing: tuple[float, ...], geometry: Geometry | None = None, n: int = 4
+    image: np.ndarray, spacing: tuple[float, ...], geometry: Geometry | None = None, n: int = 4, kind: str = ""
 ) -> Result:
     """A result whose sample i marks what is brighter than a threshold of its own: known on any grid.
 
-    image (Z, H, W), upright, of whole numbers 0..99.
+    image (Z, H, W), upright, of whole numbers 0..99. With a `kind`, three such targets: a nested one begins 10 above
+    the one before it, and an exclusive one ends where that one begins.
     """
+    masks = np.stack([image > threshold(i) for i in range(n)])[:, None]
+    if kind:
+        masks = np.stack([[image > threshold(i) + 10 * k - 30 for k in range(3)] for i in range(n)])
+        if kind == "exclusive":
+            masks[:, :2] &= ~masks[:, 1:]
     return Result(
         name="volume",
         image=(image[None] / 100).astype(np.float32),
         spacing=spacing,
         geometry=geometry or Geometry("array", shape=image.shape),
-        pool=np.stack([image > threshold(i) for i in range(n)])[:, None].astype(np.uint8),
-        targets=("whole tumour",),
+        pool=masks.astype(np.uint8),
+        targets=REGIONS if kind else ("whole tumour",),
+        kind=kind or "independent",  # type: ignore[arg-type]
         settings=SETTINGS,
     )
 
@@ -81,10 +110,10 @@ def threshold(i: int) -> int:
     return 60 + 8 * i
 
 
-def file_result(*paths: Path, n: int = 4) -> Result:
+def file_result(*paths: Path, n: int = 4, kind: str = "") -> Result:
     """What `berdiff segment` would hold for a volume of files, with samples by threshold."""
     file = read_image_files(paths, 1)
-    return volume_result(file.values[0], file.spacing, file.geometry, n)
+    return volume_result(file.values[0], file.spacing, file.geometry, n, kind)
 
 
 def write_series(

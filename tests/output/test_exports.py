@@ -1,16 +1,18 @@
 """What is written: the very masks, on the image's own grid, whole files with the right names and figures."""
 
+import csv
 import json
 from pathlib import Path
 
 import numpy as np
 import pytest
-from made_results import SETTINGS, chosen_2d, result_2d, volume_result
+from made_results import REGIONS, SETTINGS, chosen_2d, result_2d, several_2d, volume_result
 from PIL import Image
 
-from berdiff.data.images import read_mask
+from berdiff.data.images import read_labels, read_mask
 from berdiff.errors import InputError
 from berdiff.output import exports
+from berdiff.output.colours import rgb_of, target_colours
 from berdiff.output.kinds import KINDS
 
 
@@ -93,6 +95,81 @@ def test_several_targets_are_told_apart_by_name(tmp_path: Path):
     np.testing.assert_array_equal(read_mask(tmp_path / "out/mask-whole-tumour.png"), result.mask()[0])
     np.testing.assert_array_equal(read_mask(tmp_path / "out/mask-core.png"), result.mask()[1])
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    alike = result_2d(targets=("core", "../core"))  # whose names are the same without what a file system may refuse
+    exports.write(alike, tmp_path / "alike", ["mask"])
+    for k, name in enumerate(("mask-1-core.png", "mask-2-core.png")):
+        np.testing.assert_array_equal(read_mask(tmp_path / "alike" / name), alike.mask()[k])
+
+
+@pytest.mark.parametrize("kind", ["nested", "exclusive"])
+def test_targets_that_fit_into_one_map_are_one_picture(tmp_path: Path, kind: str):
+    """Every mask of every target comes back from it, as the folder source would read it."""
+    result = several_2d(kind)
+    written = exports.write(result, tmp_path, ["mask", "samples", "representatives", "saliency", "contours", "json"])
+    chosen = result.representatives()
+    expected = {"mask": result.majority()} | {f"samples/sample-{i}": of for i, of in enumerate(result.samples, 1)}
+    facts = json.loads((tmp_path / "result.json").read_text())
+    expected |= {of["name"]: found.mask for of, found in zip(facts["representatives"], chosen, strict=True)}
+    for name, masks in expected.items():
+        labels = read_labels(tmp_path / f"{name}.png")
+        for k, mask in enumerate(masks):
+            np.testing.assert_array_equal(labels > k if kind == "nested" else labels == k + 1, mask)
+    meaning = json.loads((tmp_path / "labels.json").read_text())
+    assert meaning["labels"] == facts["labels"] == dict(zip("0123", ("background", *REGIONS), strict=True))
+    assert (meaning["kind"], facts["kind"]) == (kind, kind)
+    assert meaning["colours"] == dict(zip(REGIONS, target_colours(3), strict=True))
+    with Image.open(tmp_path / "mask.png") as picture:
+        assert [list(of) for of in np.reshape(picture.getpalette()[:12], (4, 3))] == [  # type: ignore[index]
+            [0, 0, 0],
+            *map(rgb_of, target_colours(3)),
+        ]
+    # shares and contours, which may overlap, are of each target
+    assert len(written) == 1 + 8 + len(chosen) + 3 + 3 * 3 + 2
+    for k, name in enumerate(("whole-tumour", "tumour-core", "enhancing-tumour")):
+        marked = result.pool[:, k].sum(0)
+        np.testing.assert_array_equal(read_mask(tmp_path / f"contour-25pct-{name}.png"), 4 * marked >= 8)
+
+
+def test_independent_targets_have_no_label_map(tmp_path: Path):
+    result = several_2d("independent")
+    names = {path.name for path in exports.write(result, tmp_path, ["mask", "json"])}
+    assert names == {"mask-whole-tumour.png", "mask-tumour-core.png", "mask-enhancing-tumour.png", "result.json"}
+    assert json.loads((tmp_path / "result.json").read_text())["labels"] is None
+    with pytest.raises(ValueError, match="label_map: expected several nested or exclusive targets, found independent"):
+        result.label_map()
+
+
+def test_overlays_show_targets_together_and_each_alone(tmp_path: Path):
+    written = exports.write(several_2d("nested"), tmp_path, ["overlay"])
+    alone = ["overlay-whole-tumour.png", "overlay-tumour-core.png", "overlay-enhancing-tumour.png"]
+    assert [path.name for path in written] == ["overlay.png", *alone]
+    together = pixels(tmp_path / "overlay.png")
+    for colour in target_colours(3):
+        assert (together == rgb_of(colour)).all(-1).sum() > 400  # outlines, beside a swatch in the key
+    image = np.zeros((4, 12, 16))
+    image[1, 2:9, 4:6], image[2, 2:9, 4:6] = 99, 39  # in the second slice the outermost target alone, in two of four
+    written = exports.write(volume_result(image, (2.0, 1.0, 1.0), kind="nested"), tmp_path / "v", ["overlay"])
+    names = [str(path.relative_to(tmp_path / "v")) for path in written]
+    inner = [f"{name.removesuffix('.png')}/slice-0001.png" for name in alone[1:]]
+    outer = [f"overlay-whole-tumour/slice-000{z}.png" for z in (1, 2)]
+    assert names == ["overlay/slice-0001.png", "overlay/slice-0002.png", *outer, *inner]
+
+
+def test_measurements_are_a_line_per_target(tmp_path: Path):
+    result = several_2d("nested", name='a "b", c')
+    (path,) = exports.write(result, tmp_path, ["csv"])
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["input"], row["target"]) for row in rows] == [('a "b", c', name) for name in REGIONS]
+    for row, k in zip(rows, range(3), strict=True):
+        areas = result.pool[:, k].sum((1, 2)) * 0.5 * 0.8
+        assert float(row["finding_probability"]) == 7 / 8
+        assert row["area_unit"] == "mm^2"
+        found = [float(row[f"area_{q}"]) for q in ("q05", "q50", "q95")]
+        np.testing.assert_allclose(found, np.quantile(areas, [0.05, 0.5, 0.95]))
+        assert float(row["longest_diameter_q50"]) == result.measurements()[REGIONS[k]]["longest_diameter"]["q50"]
+    (path,) = exports.write(volume_result(np.full((2, 9, 9), 99), (2.0, 1.0, 1.0)), tmp_path, ["csv"])
+    assert "volume_q50,longest_diameter_unit" in path.read_text().replace("volume_q95,", "")
 
 
 def test_volumes_become_nifti_and_overlays_of_the_slices_with_a_contour(tmp_path: Path):

@@ -7,12 +7,14 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
-from made_results import chosen_2d, result_2d, volume_result
+import pytest
+from made_results import REGIONS, chosen_2d, result_2d, several_2d, volume_result
 from PIL import Image
 
 from berdiff.inference.result import Result
 from berdiff.output import exports
 from berdiff.output.captions import percent, rounded
+from berdiff.output.colours import target_colours
 from berdiff.output.html_report import ReportEntry, ScoreTable, page
 
 
@@ -43,9 +45,9 @@ def shown(result: Result, **more: object) -> tuple[str, Seen]:
 def filled(path: str, size: tuple[int, int]) -> np.ndarray:
     """The inside of an SVG outline of unit steps: a pixel is inside if an odd number of sides lie to its left."""
     sides = np.zeros((size[0], size[1] + 1), int)
-    for x, y, step in re.findall(r"M(\d+) (\d+)([hv])1", path):
-        if step == "v":
-            sides[int(y), int(x)] += 1
+    for x, y, step, far in re.findall(r"M([\d.]+) ([\d.]+)([hv])([\d.]+)", path):
+        if step == "v":  # where the side is whose outline this is: an inset one begins or ends in a neighbour at most
+            sides[int(float(y) + float(far) / 2), round(float(x))] += 1
     return sides.cumsum(1)[:, :-1] % 2
 
 
@@ -105,6 +107,36 @@ def test_figures_and_words():
         assert f"{percent(found.frequency)} of samples" in seen.words
     for words in ("what it is", "0.123", "real readers, simulated CT", "Not for clinical use.", "sample 1: nothing"):
         assert words in seen.words
+
+
+@pytest.mark.parametrize("kind", ["nested", "exclusive", "independent"])
+def test_several_targets_are_shown_together_and_each_by_itself(kind: str):
+    result = several_2d(kind)
+    text, seen = shown(result)
+    found = [(a["stroke"], filled(str(a["d"]), (20, 24))) for a in seen.all("path")]
+    colours = target_colours(3)
+    together = [*result.raters, result.majority(), *(of.mask for of in result.representatives()), *result.samples]  # type: ignore[misc]
+    expected = [(colour, mask) for masks in together for colour, mask in zip(colours, masks, strict=True) if mask.any()]
+    own = [result.contours()[:, k] for k in range(3)]
+    count = len(expected) + sum(bool(mask.any()) for masks in own for mask in masks)
+    assert len(found) == count
+    for (stroke, drawn), (colour, mask) in zip(found, expected, strict=False):
+        assert stroke == colour
+        np.testing.assert_array_equal(drawn, mask)
+    drawn_later = [drawn for _, drawn in found[len(expected) :]]
+    for drawn, mask in zip(drawn_later, (m for masks in own for m in masks if m.any()), strict=True):
+        np.testing.assert_array_equal(drawn, mask)
+    assert len(seen.all("image")) == 1 + 2 * 3  # the image, and saliency and variance of each target
+    # a legend with every target's colour, and the figures of each
+    swatches = [str(a.get("style")) for a in seen.all("i")]
+    assert swatches == [f"background:{colour}" for colour in (*colours, *colours)]
+    assert f"{kind}: " in seen.words
+    assert text.count("<table>") == 3
+    for target in REGIONS:
+        assert seen.words.count(target) == 2
+        assert rounded(result.measurements()[target]["area"]["q50"]) in seen.words
+    assert seen.words.count("representative masks") == 1
+    assert seen.words.count("8 samples, model tiny") == 1
 
 
 def test_a_set_is_told_from_the_pool_it_stands_for():

@@ -1,5 +1,6 @@
 """NIfTI outputs lie exactly on their source: affine, header geometry and voxels, whatever the source's axes."""
 
+import json
 from pathlib import Path
 
 import nibabel
@@ -82,6 +83,40 @@ def test_masks_lie_on_the_source_whatever_its_axes(tmp_path: Path, name: str, fo
             np.testing.assert_allclose(image.get_fdata(), expected[name], atol=1e-6)
             maps = name in ("saliency", "variance")
             assert image.get_data_dtype() == (np.float32 if maps else np.uint8)
+
+
+@pytest.mark.parametrize("kind", ["nested", "exclusive"])
+@pytest.mark.parametrize("name", ["plain", "sagittal", "oblique and turned"])
+def test_label_maps_lie_on_the_source_and_say_what_their_values_mean(tmp_path: Path, kind: str, name: str):
+    values = source_file(tmp_path / "source.nii.gz", AFFINES[name])
+    result = file_result(tmp_path / "source.nii.gz", n=5, kind=kind)
+    written = {path.name: path for path in exports.write(result, tmp_path / "out", ["mask", "samples", "nifti"])}
+    # target k of sample i is what is above a threshold; the label counts thresholds
+    each = np.stack([sum((values > threshold(i) + 10 * k - 30).astype(int) for k in range(3)) for i in range(5)], -1)
+    samples, mask = nibabel.load(written["samples.nii.gz"]), nibabel.load(written["mask.nii.gz"])
+    np.testing.assert_array_equal(samples.get_fdata(), each)
+    if kind == "nested":
+        expected = np.median(each, axis=-1)  # of five: at least three have so much
+    else:
+        counts = np.stack([(each == k).sum(-1) for k in range(4)], -1)  # of each class
+        counts[..., 0] *= 10
+        counts[..., 1:] = 10 * counts[..., 1:] + [3, 2, 1]  # of equally many, a target, and the first
+        expected = counts.argmax(-1)
+    np.testing.assert_array_equal(mask.get_fdata(), expected)
+    assert len(np.unique(expected)) == 4
+    names = {"0": "background", "1": "whole tumour", "2": "tumour core", "3": "enhancing tumour"}
+    for image in (samples, mask):
+        np.testing.assert_array_equal(image.affine, nibabel.load(tmp_path / "source.nii.gz").affine)
+        assert image.get_data_dtype() == np.uint8
+        assert image.header.get_intent()[0] == "label"
+        (comment,) = image.header.extensions
+        assert json.loads(comment.get_content())["labels"] == names
+    assert json.loads(written["labels.json"].read_text())["labels"] == names
+    shares = nibabel.load(written["saliency-tumour-core.nii.gz"])
+    of_core = each >= 2 if kind == "nested" else each == 2
+    np.testing.assert_allclose(shares.get_fdata(), of_core.mean(-1), atol=1e-6)
+    assert shares.header.get_intent()[0] == "none"
+    assert not [name for name in written if name.startswith(("mask-", "samples-"))]
 
 
 def test_what_a_header_says_of_the_sources_values_does_not_stay(tmp_path: Path):

@@ -54,6 +54,7 @@ def test_every_field_is_a_flag() -> None:
         "engine.precision": "bf16-mixed",
         "data.store": "s",
         "data.crop": 64,
+        "data.patch": 64,
         "optim.decay_steps": 7,
         "optim.clip_norm": 1.5,
         "loop.max_minutes": 2.0,

@@ -127,12 +127,14 @@ def _open(address: str | None) -> Any:
 
 def _print(address: str, manifest: Any, json: bool) -> None:
     """The manifest without the checksums, which are for `verify`."""
+    from berdiff.data.kinds import RULES
     from berdiff.schema import plain
 
     values = {key: value for key, value in plain(manifest).items() if key != "files"}
     values = {"store": address, **values.pop("input_spec"), **values}
     if json:
         return print(dumps(values))
+    kind = f" ({manifest.input_spec.kind}: {RULES[manifest.input_spec.kind]})" if len(values["targets"]) > 1 else ""
     by_patient = "by patient, seed {seed}, val {val}, test {test}"
     lines = {
         "store": address,
@@ -140,7 +142,7 @@ def _print(address: str, manifest: Any, json: bool) -> None:
         "options": ", ".join(f"{key}={value}" for key, value in values["options"].items()) or "none",
         "images": "{size[0]}x{size[1]} {dtype}, channels ".format(**values) + ", ".join(values["channels"]),
         "values": f"in [0, 1] by the rule {values['intensity']['rule']}",
-        "masks": f"up to {values['raters']} raters, targets {', '.join(values['targets'])}",
+        "masks": f"up to {values['raters']} raters, targets {', '.join(values['targets'])}{kind}",
         "split": by_patient.format(**values["split"]) if values["split"]["by"] == "patient" else "the source's own",
         **{f"note {i + 1}": note for i, note in enumerate(values["notes"])},
     }

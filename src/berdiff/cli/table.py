@@ -24,8 +24,9 @@ class MakeTable:
     out: Path
     """folder for table.md, table.csv, table.png, table.json and for the runs, models and evaluations behind them"""
     data: str | None = None  # prepared store; default: the embedded one
-    scale: Literal["cpu", "paper"] = "cpu"
-    """cpu (centre 64x64, the small network, a fixed budget) or paper (its networks and iterations, for a GPU)"""
+    scale: Literal["cpu", "paper", "recipes"] = "cpu"
+    """cpu (centre 64x64, the small network, a fixed budget), paper (its networks and iterations, for a GPU), or, for
+    lidc and brats, recipes: all compared methods, each by its own recipe for two cores, on the whole split"""
     seeds: int | None = None  # trainings per row, with other initial weights and orders; default: 2 for kernel, else 1
     minutes: float | None = None  # with cpu: minutes per training, 10 by default, at most 15
     steps: int | None = None  # with cpu: steps per training instead of minutes; exactly reproducible
@@ -51,14 +52,16 @@ def command(argv: list[str]) -> None:
     from berdiff.experiments.tables import scale as scales
     from berdiff.experiments.tables.registry import TABLES
     from berdiff.experiments.tables.run import run_table
-    from berdiff.experiments.tables.spec import select_rows
+    from berdiff.experiments.tables.spec import of_recipes, select_rows
     from berdiff.experiments.tables.table_job import TableJob, plan
     from berdiff.training.stop import RunStopped
 
     keep_freed_memory()
     device, store, table = choose_device(options.device), open_store(options.data), TABLES[options.name]
-    make_scale = scales.cpu if options.scale == "cpu" else scales.paper
+    make_scale = {"cpu": scales.cpu, "paper": scales.paper, "recipes": scales.recipes}[options.scale]
     scale = make_scale(store, options.data, options.slices, minutes=options.minutes, steps=options.steps)
+    if options.scale == "recipes":
+        table = of_recipes(table)
     if options.rows:
         table = select_rows(table, options.rows)
     seeds = options.seeds if options.seeds is not None else table.seeds if options.model is None else 1

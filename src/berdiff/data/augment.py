@@ -1,4 +1,4 @@
-"""Crops and augmentations that move image and masks together, as a function of a generator and nothing else."""
+"""Crops, patches and augmentations that move image and masks together, as a function of a generator alone."""
 
 import numpy as np
 
@@ -14,6 +14,25 @@ def crop(array: np.ndarray, size: tuple[int, int], shift: tuple[int, int] = (0, 
         return array[..., top : top + height, left : left + width]
     rows, columns = (np.arange(first, first + want) for first, want in zip(firsts, size, strict=True))
     return array.take(rows, axis=-2, mode="clip").take(columns, axis=-1, mode="clip")
+
+
+def random_patch(
+    masks: np.ndarray, size: tuple[int, int], rng: np.random.Generator, foreground: float
+) -> tuple[slice, slice]:
+    """Rows and columns of a random part of `size` of masks (R, K, H, W), always inside them.
+
+    With the probability `foreground` a random pixel that any rater marked as any target is in its middle, or as near
+    to that as the border lets it; otherwise, and where nothing is marked, every place is as likely.
+    """
+    last = [have - want for have, want in zip(masks.shape[-2:], size, strict=True)]
+    marked = np.flatnonzero(masks.any(axis=(0, 1))) if rng.random() < foreground else ()
+    if len(marked):
+        pixel = divmod(int(rng.choice(marked)), masks.shape[-1])
+        firsts = [min(max(at - want // 2, 0), most) for at, want, most in zip(pixel, size, last, strict=True)]
+    else:
+        firsts = [int(rng.integers(most + 1)) for most in last]
+    top, left = firsts
+    return slice(top, top + size[0]), slice(left, left + size[1])
 
 
 def augmented(

@@ -1,15 +1,15 @@
 """The slices of a store's split as tensors to train on."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from berdiff.data.augment import augmented, crop
+from berdiff.data.augment import augmented, crop, random_patch
 from berdiff.data.describe import expect
-from berdiff.data.store import Store
+from berdiff.data.store import Store, as_unit
 
 Draw = tuple[int, int]  # (epoch, item)
 
@@ -21,7 +21,8 @@ class SliceDataset:
     - masks (R, K, H, W) uint8: with `raters="one"` a random one of the case's raters, as the paper trains (R = 1);
       with `"all"` the case's raters over and over up to the store's count, so that none is padding.
 
-    `crop` cuts the centre (64 of 128 keeps 99 % of LIDC's slices whole).
+    `crop` cuts the centre (64 of 128 keeps 99 % of LIDC's slices whole); `patch` a random part, `foreground` of them
+    around something that the raters of the draw marked.
     """
 
     def __init__(
@@ -33,14 +34,21 @@ class SliceDataset:
         augment: bool = False,
         seed: int = 0,
         shift: int = 4,
+        patch: int | None = None,
+        foreground: float = 0.33,
     ):
         expect(raters in ("one", "all"), "raters", "one or all", f"{raters!r}")
-        expect(crop is None or 0 < crop <= min(store.size), "crop", f"1 to {min(store.size)}", crop)
+        for name, side in (("crop", crop), ("patch", patch)):
+            expect(side is None or 0 < side <= min(store.size), name, f"1 to {min(store.size)}", side)
+        expect(crop is None or patch is None, "patch", "no crop beside it", "both")
+        expect(0 <= foreground <= 1, "foreground", "0 to 1", foreground)
         expect(shift >= 0, "shift", "at least 0", shift)
         self.indices = store.indices(split)
         expect(len(self.indices), store.address, f"cases in the split {split}")
         self.store, self.raters, self.augment, self.seed, self.shift = store, raters, augment, seed, shift
-        self.size = store.size if crop is None else (crop, crop)
+        self.patch, self.foreground = patch, foreground
+        side = crop or patch
+        self.size = store.size if side is None else (side, side)
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -50,24 +58,35 @@ class SliceDataset:
         return image[0], masks[0]
 
     def batch(self, draws: Sequence[Draw]) -> tuple[Tensor, Tensor]:
-        """Images (B, C, H, W) and masks (B, R, K, H, W): one read of the store for all of them."""
+        """Images (B, C, H, W) and masks (B, R, K, H, W)."""
         indices = self.indices[[item for _, item in draws]]
         items = [
             self._item(draw, int(self.store.cases.raters[index]), image, masks)
-            for draw, index, image, masks in zip(draws, indices, *self.store.read(indices), strict=True)
+            for draw, index, (image, masks) in zip(draws, indices, self._stored(indices), strict=True)
         ]
         images, masks = (np.stack(arrays) for arrays in zip(*items, strict=True))
         return torch.from_numpy(images), torch.from_numpy(masks)
+
+    def _stored(self, indices: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Images and masks as stored, in one read; those to cut patches from are large, and come one at a time."""
+        for some in [indices] if self.patch is None else indices[:, None]:
+            yield from zip(*self.store.read_stored(some), strict=True)
 
     def _item(self, draw: Draw, own: int, image: np.ndarray, masks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """`own`: how many raters the case has; the other masks are padding."""
         epoch, item = draw
         rng = np.random.default_rng([self.seed, epoch, item])
+        shift = self.shift
         if self.raters == "one":
             rater = int(rng.integers(own))
             masks = masks[rater : rater + 1]
         elif own < len(masks):
             masks = masks[(int(rng.integers(own)) + np.arange(len(masks))) % own]
+        if self.patch is not None:
+            rows, columns = random_patch(masks, self.size, rng, self.foreground)
+            # copies, so that the large arrays behind them can go
+            image, masks, shift = image[..., rows, columns].copy(), masks[..., rows, columns].copy(), 0
+        image = as_unit(image)
         if self.augment:
-            return augmented(image, masks, self.size, rng, self.shift)
+            return augmented(image, masks, self.size, rng, shift)
         return crop(image, self.size), crop(masks, self.size)

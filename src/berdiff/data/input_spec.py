@@ -15,6 +15,8 @@ from berdiff.schema import Settings
 Rule = Literal["auto", "dtype", "percentiles", "brain", "minmax", "window"]
 Size = tuple[int, int]
 Side = Annotated[int, Ge(1), Lt(2**20)]
+Kind = Literal["independent", "nested", "exclusive"]
+"""How targets may lie to each other: anyhow; each inside the one before it; at most one per pixel."""
 
 
 @dataclass(frozen=True)
@@ -47,16 +49,18 @@ class InputSpec(Settings):
     intensity: Intensity = Intensity()
     source: str = ""  # the layout that the data was prepared from
     notes: tuple[str, ...] = ()  # shown wherever the data or a result is
+    kind: Kind = "independent"  # of the targets
+    patches: bool = False  # trained on parts from anywhere in larger images, which are then sampled by tiles of `size`
 
     def check(self) -> None:
         for name, names in (("channels", self.channels), ("targets", self.targets)):
             if not names or len(set(names)) < len(names):
                 raise InputError(f"{name}: expected one or more different names, found {', '.join(names) or 'none'}")
 
-    def cropped(self, size: Size) -> "InputSpec":
-        """The same for images of which the centre is taken; minmax still looks at the whole of them."""
+    def cropped(self, size: Size, patches: bool = False) -> "InputSpec":
+        """The same for images of which the centre or `patches` are taken; minmax still looks at the whole of them."""
         field = self.intensity.field or (max(self.size) if self.intensity.rule == "minmax" else None)
-        return replace(self, size=size, intensity=replace(self.intensity, field=field))
+        return replace(self, size=size, intensity=replace(self.intensity, field=field), patches=patches)
 
 
 def from_format_1(about: Mapping[str, Any], channels: int, targets: int) -> dict[str, Any]:

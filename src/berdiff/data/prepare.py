@@ -20,6 +20,7 @@ from berdiff.data import table as tables
 from berdiff.data.case import Case, Progress, Reading
 from berdiff.data.describe import expect, refusing
 from berdiff.data.input_spec import InputSpec
+from berdiff.data.kinds import RULES, breach
 from berdiff.data.manifest import Manifest
 from berdiff.data.shards import LEVEL, shard_path, write_shard
 from berdiff.data.sources import find_source
@@ -68,7 +69,9 @@ def prepare(
             text = tables.table_text(rows)
             (folder / tables.NAME).write_text(text, encoding="utf-8", newline="")
             files = {file.relative_to(folder).as_posix(): file for file in folder.rglob("*") if file.is_file()}
-            spec = InputSpec(reading.size, reading.channels, reading.targets, reading.intensity, source, reading.notes)
+            kind = reading.kind if len(reading.targets) > 1 else "independent"  # one target has none
+            about = reading.intensity, source, reading.notes, kind
+            spec = InputSpec(reading.size, reading.channels, reading.targets, *about)
             manifest = Manifest(
                 input_spec=spec,
                 # Of a path only the name is kept: the rest is about the machine, not the data.
@@ -173,3 +176,5 @@ def _check(case: Case, reading: Reading, names: set[str], what: str) -> None:
     expect(fits, where, f"masks of shape (1 to {reading.raters}, {', '.join(map(str, rest))})", masks.shape)
     top = masks.max(initial=0)
     expect(masks.dtype == np.uint8 and top <= 1, where, "masks of 0 and 1", f"values up to {top:g}")
+    wrong = breach(masks, reading.targets, reading.kind)
+    expect(not wrong, where, f"{reading.kind} targets ({RULES[reading.kind]})", wrong)

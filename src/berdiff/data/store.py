@@ -57,9 +57,7 @@ class Store:
     def read(self, indices: np.ndarray | list[int]) -> tuple[np.ndarray, np.ndarray]:
         """images (N, C, H, W) float32 in [0, 1] and masks (N, R, K, H, W) uint8 of the cases at `indices`."""
         images, masks = self.read_stored(indices)
-        if images.dtype == np.uint8:
-            images = images.astype(np.float32) / np.float32(255)
-        return images, masks
+        return as_unit(images), masks
 
     def read_stored(self, indices: np.ndarray | list[int]) -> tuple[np.ndarray, np.ndarray]:
         """As `read`, but the images as they are stored: uint8 or float32."""
@@ -81,6 +79,11 @@ class Store:
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_opened": None}
+
+
+def as_unit(images: np.ndarray) -> np.ndarray:
+    """Images as they are stored, uint8 or float32 in [0, 1] -> float32 in [0, 1]."""
+    return images.astype(np.float32) / np.float32(255) if images.dtype == np.uint8 else images
 
 
 def filesystem(address: str) -> tuple[Any, str]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from berdiff.data import manifest as manifests
 from berdiff.data.case import SPLITS, Progress
+from berdiff.data.kinds import RULES, breach
 from berdiff.data.shards import shard_path
 from berdiff.data.split import leak
 from berdiff.data.store import Store, filesystem
@@ -74,4 +75,7 @@ def _value_faults(store: Store, progress: Progress) -> Iterator[str]:
             yield f"{where}: expected zeros beyond a case's own raters, found others"
         if images.dtype.kind == "f" and not (images.min() >= 0 and images.max() <= 1):
             yield f"{where}: expected images in [0, 1], found {images.min():g} to {images.max():g}"
+        kind = store.input_spec.kind
+        if wrong := next((found for case in masks if (found := breach(case, store.targets, kind))), ""):
+            yield f"{where}: expected {kind} targets ({RULES[kind]}), found {wrong}"
         progress(int(indices[-1]) + 1, len(store))

@@ -25,6 +25,7 @@ class Sampler:
     last_step: Annotated[LastStep, Doc("threshold the last estimate (paper), or sample it")] = "threshold"
     noise: Annotated[Noise, Doc("one random number per pixel (paper), or one per mask")] = "independent"
     views: Annotated[Views, Doc("mirrored views of the image; each mask is drawn from a random one")] = 1
+    smallest: Annotated[int, Doc("with a hurdle: fewest pixels that a mask should have; 1 is the exact law")] = 1
 
     def __post_init__(self) -> None:
         hints = get_type_hints(type(self))
@@ -33,6 +34,8 @@ class Sampler:
             found = getattr(self, field.name)
             if get_origin(hints[field.name]) is Literal and found not in allowed:
                 raise ValueError(f"{field.name}: expected one of {', '.join(map(str, allowed))}, found {found!r}")
+        if self.smallest < 1:
+            raise ValueError(f"smallest: expected 1 or more pixels, found {self.smallest}")
         if not 0 <= self.sigma <= 1:
             raise ValueError(f"sigma: expected a share of the maximum in [0, 1], found {self.sigma}")
 

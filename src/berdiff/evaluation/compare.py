@@ -12,8 +12,20 @@ from berdiff.errors import InputError
 from berdiff.evaluation.bootstrap import Figure, PatientBootstrap
 from berdiff.evaluation.evaluation_folder import read_result
 from berdiff.evaluation.layout import TextTable, interval, number
-from berdiff.evaluation.per_case import NO_DIRECTION, TEXT, Columns, from_csv, higher_is_better, label, take, units
+from berdiff.evaluation.per_case import (
+    NO_DIRECTION,
+    TEXT,
+    Columns,
+    by_target,
+    from_csv,
+    higher_is_better,
+    label,
+    take,
+    units,
+)
 from berdiff.evaluation.scores import RATERS
+
+OF_TARGETS = ("ged_", "hm_iou_", "dice_")  # metrics that the table has of each target
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,8 +51,30 @@ def compare(folders: list[Path], seed: int = 0) -> dict[str, Any]:
 
 
 def compare_evaluations(evaluations: list[Evaluation], seed: int = 0) -> dict[str, Any]:
-    first, *others = _shared(evaluations)
+    """Of several targets that all have: `rows` are means over the targets, `by_target` has each by itself."""
+    shared = _shared(evaluations)
+    first = shared[0]
     bootstrap = PatientBootstrap(first.columns["patient"], seed)
+    targets = [name for name in by_target(evaluations[0].columns) if name in first.columns["target"]]
+    each = targets if len(targets) > 1 else []
+    return {
+        "evaluations": [evaluation.name for evaluation in evaluations],
+        "cases": len(set(first.columns["case"])),
+        "patients": len(bootstrap.patients),
+        "targets": targets,
+        "settings_that_differ": _differing(evaluations),
+        "rows": _rows(shared, bootstrap),
+        "by_target": {name: _rows([_of_target(e, name) for e in shared], bootstrap) for name in each},
+    }
+
+
+def _of_target(evaluation: Evaluation, target: str) -> Evaluation:
+    return replace(evaluation, columns=take(evaluation.columns, evaluation.columns["target"] == target))
+
+
+def _rows(evaluations: list[Evaluation], bootstrap: PatientBootstrap) -> list[dict[str, Any]]:
+    """Every metric of the first against each of the others, patient by patient."""
+    first, *others = evaluations
     base = units(first.columns)
     rows = []
     for other in others:
@@ -51,28 +85,29 @@ def compare_evaluations(evaluations: list[Evaluation], seed: int = 0) -> dict[st
             row = {"metric": metric, "first": first.name, "other": other.name, "difference": difference}
             row |= {"first_value": float(a.mean()), "other_value": float(b.mean())}
             rows.append(row | {"better": _better(metric, difference, first.name, other.name)})
-    return {
-        "evaluations": [evaluation.name for evaluation in evaluations],
-        "cases": len(set(first.columns["case"])),
-        "patients": len(bootstrap.patients),
-        "settings_that_differ": _differing(evaluations),
-        "rows": rows,
-    }
+    return rows
 
 
 def comparison_table(comparison: dict[str, Any]) -> TextTable:
-    """One line for each evaluation under each metric."""
+    """One line for each evaluation under each metric; of several targets their mean, then the main ones of each."""
     first = comparison["evaluations"][0]
+    body = _lines(comparison["rows"], first)
+    for target, rows in comparison["by_target"].items():
+        body += _lines([row for row in rows if row["metric"].startswith(OF_TARGETS)], first, f", {target}")
+    return ["", "evaluation", "value", f"minus {first}", "95 % interval", "better"], body
+
+
+def _lines(rows: list[dict[str, Any]], first: str, of: str = "") -> list[list[str]]:
     body: list[list[str]] = []
-    for metric in dict.fromkeys(row["metric"] for row in comparison["rows"]):
-        against = [row for row in comparison["rows"] if row["metric"] == metric]
-        body.append([label(metric), first, number(against[0]["first_value"]), "", "", ""])
+    for metric in dict.fromkeys(row["metric"] for row in rows):
+        against = [row for row in rows if row["metric"] == metric]
+        body.append([label(metric) + of, first, number(against[0]["first_value"]), "", "", ""])
         for row in against:
             difference = row["difference"]
             verdict = "" if metric in NO_DIRECTION else row["better"] or "undecided"
             values = [number(row["other_value"]), number(difference["value"]), interval(difference), verdict]
             body.append(["", row["other"], *values])
-    return ["", "evaluation", "value", f"minus {first}", "95 % interval", "better"], body
+    return body
 
 
 def average(evaluations: list[Evaluation], name: str) -> Evaluation:

@@ -9,7 +9,10 @@ from berdiff.data.input_spec import Size
 from berdiff.diffusion.random import sample_generators
 from berdiff.diffusion.sampler import Sampler
 from berdiff.errors import InputError
+from berdiff.inference.settings import SegmentSettings
 from berdiff.methods.base import Segmenter
+
+OVERLAP = SegmentSettings.overlap  # of tiles: an evaluation draws the masks that a segmentation does
 
 
 def sample_cases(
@@ -24,14 +27,15 @@ def sample_cases(
 ) -> Tensor:
     """n masks for each image `(B, C, H, W)`: `(B, n, K, H, W)` uint8 on the CPU; `sampler` None is the model's own.
 
-    `crop` is the centre that the model sees; outside it the masks are empty. None: it sees all. A sample depends on
-    the seed, the case's name and its number alone, not on the batch or the order.
+    `crop` is the centre that the model sees; outside it the masks are empty. None: it sees all. A model of patches sees
+    what is larger than they are by tiles. A sample depends on the seed, the case's name and its number alone, not on
+    the batch or the order.
     """
     size, generators = images.shape[-2:], sample_generators(seed, names, n, device)
     rows, columns = (_middle(have, want) for have, want in zip(size, crop or size, strict=True))
     try:
         seen = images[..., rows, columns].contiguous().to(device)
-        samples = segmenter.sample(seen, n, generators, sampler).cpu()
+        samples = segmenter.sample(seen, n, generators, sampler, tile=_tile(segmenter, seen)).cpu()
     except ValueError as error:  # what a method raises where channels, size or steps do not fit
         raise InputError(f"the model cannot sample these images: {error}") from error
     if samples.shape[-2:] == size:
@@ -39,6 +43,13 @@ def sample_cases(
     whole = samples.new_zeros(*samples.shape[:-2], *size)
     whole[..., rows, columns] = samples
     return whole
+
+
+def _tile(segmenter: Segmenter, seen: Tensor) -> tuple[Size, float] | None:
+    """Size and overlap of tiles, where a model of patches sees more than one of them."""
+    spec, size = segmenter.input_spec, seen.shape[-2:]
+    larger = size != spec.size and all(have >= want for have, want in zip(size, spec.size, strict=True))
+    return (spec.size, OVERLAP) if spec.patches and larger else None
 
 
 def _middle(have: int, want: int) -> slice:

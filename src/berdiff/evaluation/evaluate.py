@@ -14,15 +14,15 @@ from berdiff.data.case import Progress
 from berdiff.data.describe import expect
 from berdiff.data.store import Store
 from berdiff.data.subset import choose_cases
-from berdiff.evaluation.bootstrap import LEVEL, RESAMPLES, PatientBootstrap
+from berdiff.evaluation.bootstrap import LEVEL, RESAMPLES, Figure, PatientBootstrap
 from berdiff.evaluation.core import sample_cases
 from berdiff.evaluation.evaluation_folder import FORMAT, EvaluationFolder, References
-from berdiff.evaluation.over_cases import finding_figures, rater_parity
-from berdiff.evaluation.per_case import TIME, Columns, summarise, take
+from berdiff.evaluation.over_cases import finding_figures, marked, rater_parity
+from berdiff.evaluation.per_case import TIME, Columns, by_target, summarise
 from berdiff.evaluation.published import paper_row
 from berdiff.evaluation.references import reference_scores
 from berdiff.evaluation.report import markdown
-from berdiff.evaluation.scores import Scores, choose_sets, score
+from berdiff.evaluation.scores import Scores, choose_sets, score, score_likeliest
 from berdiff.evaluation.settings import EvaluationSettings
 from berdiff.inference.model import Model
 from berdiff.metrics import Pairs, Votes
@@ -68,6 +68,9 @@ def completed(settings: EvaluationSettings, model: Model, store: Store) -> Evalu
         device=model.device,
     )
     schema.check(settings, EvaluationSettings, lambda name: f"--{name.replace('_', '-')}")
+    own, known = store.targets, model.input_spec.targets
+    same = len(own) == 1 or len(own) != len(known) or own == known  # one may be called otherwise
+    expect(same, store.address, f"the targets of the model, {', '.join(known)}", ", ".join(own))
     asked, side = settings.crop, min(store.size)
     expect(asked is None or asked <= side, "--crop", f"1 to {side}, the size of the images", asked)
     return settings
@@ -96,6 +99,8 @@ def _one_batch(
     columns: Columns = {name: np.repeat(values, len(store.targets)) for name, values in cases.items()}
     columns["target"] = np.array([*store.targets] * len(indices), dtype=object)
     columns |= _flat(score(pairs, Votes.of(pool, mask, raters), sets))
+    if len(store.targets) > 1 and store.input_spec.kind == model.input_spec.kind == "exclusive":
+        columns |= _flat(score_likeliest(pool, mask, raters))
     columns[TIME] = np.full(len(columns["case"]), seconds)
     references = reference_scores(mask, raters, names, n, seed, rule, settings.pool)
     kept = pool[torch.arange(len(pool))[:, None], torch.from_numpy(sets[n])] if settings.save_samples else None
@@ -109,9 +114,22 @@ def _flat(scores: Scores) -> Columns:
 
 def _result(columns: Columns, references: References, store: Store, asked: dict[str, Any]) -> dict[str, Any]:
     """What metrics.json holds."""
-    patients = columns["patient"]
-    bootstrap = PatientBootstrap(patients, asked["seed"])
-    of_target = {name: take(columns, columns["target"] == name) for name in store.targets}
+    targets = columns["target"]
+    bootstrap = PatientBootstrap(columns["patient"], asked["seed"])
+    of_target = by_target(columns)
+    several = of_target if len(of_target) > 1 else {}
+
+    def points(rows: np.ndarray) -> dict[str, dict[str, Figure]]:
+        """The reference points of some cases and targets; their Dice is by slice: they have no volumes of their own."""
+        return {
+            kind: {
+                "dice_slice" if name == "dice" else name: bootstrap.estimate(values[rows], columns["patient"][rows])
+                for name, values in scores.items()
+                if not np.isnan(values[rows]).all()
+            }
+            for kind, scores in references.items()
+        }
+
     return {
         "format": FORMAT,
         "berdiff": __version__,
@@ -121,25 +139,20 @@ def _result(columns: Columns, references: References, store: Store, asked: dict[
         "data": {
             "source": store.manifest.source,
             "size": list(store.size),
-            "cases": len(columns["case"]) // len(store.targets),
+            "cases": len(targets) // len(store.targets),
             "cases_of_several_raters": int((columns["raters"] > 1).sum()) // len(store.targets),
             "patients": len(bootstrap.patients),
             "targets": list(store.targets),
+            "kind": store.input_spec.kind,
+            "marked": {name: marked(own) for name, own in of_target.items()},
             "notes": list(store.notes),
         },
         "interval": {"level": LEVEL, "over": "patients", "resamples": RESAMPLES},
         "metrics": summarise(columns, bootstrap),
-        "by_target": {k: summarise(own, bootstrap) for k, own in of_target.items()} if len(of_target) > 1 else {},
+        "by_target": {name: summarise(own, bootstrap) for name, own in several.items()},
         "rater_parity": rater_parity(columns, bootstrap),
-        "finding": {k: finding_figures(own, bootstrap) for k, own in of_target.items()},
-        "references": {
-            # their Dice is by slice: they have no volumes of their own
-            kind: {
-                "dice_slice" if name == "dice" else name: bootstrap.estimate(values, patients)
-                for name, values in scores.items()
-                if not np.isnan(values).all()
-            }
-            for kind, scores in references.items()
-        },
+        "finding": {name: finding_figures(own, bootstrap) for name, own in of_target.items()},
+        "references": points(np.ones(len(targets), bool)),
+        "references_by_target": {name: points(targets == name) for name in several},
         "paper": paper_row(store.manifest.source),
     }

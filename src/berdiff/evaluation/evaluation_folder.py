@@ -88,7 +88,9 @@ def read_result(folder: Path) -> dict[str, Any]:
         if found < 3:  # figures were on the crop alone; of which size without one was not written down
             result["data"]["size"] = settings["crop"] and [settings["crop"]] * 2
             settings |= {"set": "independent", "pool": settings["samples"]}
-        return result
+        # what was not written down when all targets were independent
+        result["data"] = {"kind": "independent", "marked": {}} | result["data"]
+        return {"references_by_target": {target: {} for target in result.get("by_target", ())}} | result
     except (KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{file}: expected the metrics of an evaluation, found something else") from error
 

@@ -1,10 +1,16 @@
-"""Figures of all cases together that are no mean of one metric: parity with raters, and P(finding)."""
+"""Figures of all cases together that are no mean of one metric: how many are marked, parity, and P(finding)."""
 
 from typing import Any
 
 from berdiff.evaluation.bootstrap import Figure, PatientBootstrap
 from berdiff.evaluation.per_case import Columns
 from berdiff.metrics.finding import finding_ece, finding_ged, finding_r2, finding_sums, reliability
+
+
+def marked(columns: Columns) -> dict[str, int]:
+    """In how many slices, and in how many patients, most raters mark a target: in the others an empty mask is right."""
+    rows = columns["pixels_majority"] > 0
+    return {"cases": int(rows.sum()), "patients": len(set(columns["patient"][rows]))}
 
 
 def rater_parity(columns: Columns, bootstrap: PatientBootstrap) -> dict[str, Figure] | None:

@@ -11,21 +11,20 @@ import torch
 
 from berdiff.errors import InputError
 from berdiff.evaluation.bootstrap import Figure, PatientBootstrap
-from berdiff.evaluation.scores import FINDING, PIXELS, RATERS
+from berdiff.evaluation.scores import FINDING, LIKELIEST_PIXELS, PIXELS, RATERS
 from berdiff.metrics import dice_from_counts
 
 Columns = dict[str, np.ndarray]  # column -> one entry per case and target
 
 TEXT = ("case", "patient", "volume", "target")
 WHOLE = ("raters", *PIXELS)
-NOT_METRICS = {*TEXT, *WHOLE, *FINDING}
+NUMBERS = {*WHOLE, *LIKELIEST_PIXELS}  # whole ones
+NOT_METRICS = {*TEXT, *NUMBERS, *FINDING}
+DICE = {"dice": PIXELS, "dice_likeliest": LIKELIEST_PIXELS}  # column -> those from which it follows by volume
 TIME = "seconds"
 NO_DIRECTION = (TIME, "d_ss", *RATERS)  # neither more nor less of it is better: times depend on the machine
 
 _LABELS = {
-    "dice_slice": "Dice by slice",
-    "dice_volume": "Dice by volume",
-    "dice_patient": "Dice by patient",
     "soft_dice": "soft Dice",
     "ece": "ECE",
     "brier": "Brier",
@@ -38,10 +37,19 @@ _LABELS = {
     TIME: "seconds per image",
 }
 _PREFIXES = {"ged_": "GED", "hm_iou_": "HM-IoU", "d_max_": "D_max"}
+_DICE_WORDS = {
+    "slice": "by slice",
+    "volume": "by volume",
+    "patient": "by patient",
+    "likeliest": "of the likeliest class",
+    "marked": "where marked",
+}
 
 
 def label(metric: str) -> str:
-    """ged_16_unbiased -> GED 16, unbiased."""
+    """ged_16_unbiased -> GED 16, unbiased; dice_slice -> Dice by slice."""
+    if metric.startswith("dice_"):
+        return " ".join(["Dice", *(_DICE_WORDS.get(part, part) for part in metric.split("_")[1:])])
     for prefix, name in _PREFIXES.items():
         if metric.startswith(prefix):
             n, _, unbiased = metric.removeprefix(prefix).partition("_")
@@ -57,35 +65,63 @@ def direction(metric: str) -> str:
     return "" if metric in NO_DIRECTION else "higher" if higher_is_better(metric) else "lower"
 
 
-def units(columns: Columns) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """metric -> (values, their patients): one per slice and target; Dice also has one per volume and per patient.
+Units = tuple[np.ndarray, np.ndarray]
+"""(values, their patients)"""
+
+
+def units(columns: Columns) -> dict[str, Units]:
+    """metric -> its units: one per slice and target; Dice also has one per volume and per patient.
 
     A metric that no case has (NaN), such as the distance of two raters where all cases have one, is left out.
     """
-    out: dict[str, tuple[np.ndarray, np.ndarray]] = {}
-    patient = columns["patient"]
+    out: dict[str, Units] = {}
     for name, values in columns.items():
-        if name == "dice":
-            out["dice_slice"] = (values, patient)
-            # a slice that names no volume belongs to its patient's
-            out["dice_volume"] = _grouped_dice(columns, np.where(columns["volume"] == "", patient, columns["volume"]))
-            out["dice_patient"] = _grouped_dice(columns, patient)
+        if name in DICE:
+            out |= _dice_units(columns, name)
         elif name not in NOT_METRICS and not np.isnan(values).all():
-            out[name] = (values, patient)
+            out[name] = (values, columns["patient"])
     return out
 
 
-def _grouped_dice(columns: Columns, group: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Dice of all the pixels of a group and target together."""
+def _dice_units(columns: Columns, name: str) -> dict[str, Units]:
+    """Dice by slice, volume and patient. Of one target also of those alone that most raters mark: in the others an
+    empty mask has Dice 1. Of several targets that would be no mean over targets, for they differ in how many those are.
+    """
+    patient = columns["patient"]
+    # a slice that names no volume belongs to its patient's
+    volume = np.where(columns["volume"] == "", patient, columns["volume"])
+    each = {
+        "slice": (columns[name], patient, columns["pixels_majority"]),
+        "volume": _grouped_dice(columns, volume, DICE[name]),
+        "patient": _grouped_dice(columns, patient, DICE[name]),
+    }
+    out = {f"{name}_{unit}": (values, patients) for unit, (values, patients, _) in each.items()}
+    if len(set(columns["target"])) == 1 and columns["pixels_majority"].any():
+        for unit in ("slice", "patient"):
+            values, patients, truth = each[unit]
+            out[f"{name}_{unit}_marked"] = values[truth > 0], patients[truth > 0]
+    return out
+
+
+def _grouped_dice(
+    columns: Columns, group: np.ndarray, pixels: tuple[str, str, str]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Dice of all the pixels of a group and target together, its patient, and the pixels of the raters' majority."""
     keys = np.stack([columns["patient"], group, columns["target"]], 1).astype(str)
     named, index = np.unique(keys, axis=0, return_inverse=True)
-    counts = np.stack([np.bincount(index.ravel(), columns[name], minlength=len(named)) for name in PIXELS], -1)
-    return dice_from_counts(torch.from_numpy(counts)).numpy(), named[:, 0]
+    counts = np.stack([np.bincount(index.ravel(), columns[name], minlength=len(named)) for name in pixels], -1)
+    return dice_from_counts(torch.from_numpy(counts)).numpy(), named[:, 0], counts[:, 2]
 
 
 def summarise(columns: Columns, bootstrap: PatientBootstrap) -> dict[str, Figure]:
     """Every metric with its interval; all targets together (each slice has every target, so they weigh the same)."""
     return {name: bootstrap.estimate(*unit) for name, unit in units(columns).items()}
+
+
+def by_target(columns: Columns) -> dict[str, Columns]:
+    """The columns of each target, in the order of the first case's."""
+    names = columns["target"]
+    return {name: take(columns, names == name) for name in dict.fromkeys(names.tolist())}
 
 
 def take(columns: Columns, rows: np.ndarray) -> Columns:
@@ -98,7 +134,7 @@ def join(parts: Sequence[Columns]) -> Columns:
 
 def typed(columns: Mapping[str, Any]) -> Columns:
     """Lists of texts or numbers as columns."""
-    kinds = {name: object if name in TEXT else np.int64 if name in WHOLE else np.float64 for name in columns}
+    kinds = {name: object if name in TEXT else np.int64 if name in NUMBERS else np.float64 for name in columns}
     return {name: np.array(values, dtype=kinds[name]) for name, values in columns.items()}
 
 

@@ -1,14 +1,16 @@
 """The tables of an evaluation, and what one must know to read them."""
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 from berdiff import schema
 from berdiff.data.describe import by
+from berdiff.data.kinds import RULES
 from berdiff.diffusion.sampler import Sampler
 from berdiff.evaluation.bootstrap import Figure
 from berdiff.evaluation.layout import TextTable, interval, number, pipes
-from berdiff.evaluation.per_case import direction, label
+from berdiff.evaluation.per_case import TIME, direction, label
 from berdiff.methods.sampling import describe
 
 # in tables of their own
@@ -22,7 +24,8 @@ FINDING = {"ece": "ECE", "r2": "R^2", "ged": "GED, 2 (p - q)^2"}
 
 
 def tables_of(result: dict[str, Any]) -> list[TextTable]:
-    """Metrics down: the model beside the paper, the reference points, distances, P(finding), and each target."""
+    """Metrics down: the model beside the paper, the reference points, distances, P(finding), and the targets beside
+    each other."""
     metrics, paper, references = result["metrics"], result["paper"], result["references"]
     header = [result["model"], "better", "ours", "95 % interval", *(["the paper's, on its data"] if paper else [])]
     body = []
@@ -37,11 +40,11 @@ def tables_of(result: dict[str, Any]) -> list[TextTable]:
     distances = [[words, *_cells(metrics[name])] for name, words in DISTANCES.items() if name in metrics]
     return [
         (header, body),
+        *_targets(result),
         (["reference points", *references], points),
         (["distance, 1 - IoU, of", "value", "95 % interval"], distances),
         *_parity(result),
         *(_finding(*each) for each in result["finding"].items()),
-        *(_target(*each) for each in result["by_target"].items()),
     ]
 
 
@@ -64,11 +67,27 @@ def _finding(target: str, figures: dict[str, Any]) -> TextTable:
     )
 
 
-def _target(target: str, figures: dict[str, Figure]) -> TextTable:
-    return (
-        [f"target {target}", "value", "95 % interval"],
-        [[label(metric), *_cells(figure)] for metric, figure in figures.items()],
-    )
+def _targets(result: dict[str, Any]) -> Iterator[TextTable]:
+    """Each target beside the mean over targets; none where there is one target."""
+    metrics, each = result["metrics"], result["by_target"]
+    if each:
+        body = [
+            [label(metric), *(number(of.get(metric, {}).get("value")) for of in (*each.values(), metrics))]
+            for metric in dict.fromkeys(chain(*each.values()))
+            if metric != TIME
+        ]
+        yield ["by target", *each, "mean over targets"], body
+
+
+def _target(target: str, result: dict[str, Any]) -> TextTable:
+    """One target with its intervals, beside its own reference points."""
+    figures, references = result["by_target"][target], result["references_by_target"][target]
+    body = [
+        [label(metric), *_cells(figure), *(number(of.get(metric, {}).get("value")) for of in references.values())]
+        for metric, figure in figures.items()
+        if metric != TIME
+    ]
+    return [f"target {target}", "value", "95 % interval", *references], body
 
 
 def _reliability(target: str, figures: dict[str, Any]) -> TextTable:
@@ -97,7 +116,9 @@ def captions(result: dict[str, Any]) -> list[str]:
     lines = [
         f"{data['cases']} cases of {data['patients']} patients, split {settings['split']} of {data['source']}; "
         f"{masks}, {describe(sampler)}, seed {settings['seed']}; {extent(result)}.",
-        "Intervals: 95 % bootstrap over patients. Dice: saliency above 0.5 against the raters' majority.",
+        "Intervals: 95 % bootstrap over patients. Dice: saliency above 0.5 against the raters' majority; by volume and "
+        "by patient, of all its evaluated slices together. Two empty masks have Dice and IoU 1.",
+        *_marked(data),
         "exact model: knows p(y|x), of which the R raters are taken to be independent draws, and not the raters; "
         f"its GED is {'D / R, the limit of any set' if chosen else 'D (1/R + 1/n), unbiased D / R'}.",
         "perfect sampler: draws from the case's own raters; its GED is exact, d_YY / n.",
@@ -114,8 +135,21 @@ def captions(result: dict[str, Any]) -> list[str]:
     return lines + [f"Data: {note}." for note in data["notes"]]
 
 
+def _marked(data: dict[str, Any]) -> Iterator[str]:
+    """How often most raters mark each target: where they do not, an empty mask is right, and scores 1."""
+    cases, patients = data["cases"], data["patients"]
+    parts = [f"{name} in {of['cases']} slices, {of['patients']} patients" for name, of in data["marked"].items()]
+    if parts:
+        yield f"Marked by most raters, of {cases} slices and {patients} patients: {'; '.join(parts)}."
+    if len(parts) > 1:
+        yield f"Targets are {data['kind']}: {RULES[data['kind']]}. Figures without a target are means over the targets."
+    if len(parts) > 1 and data["kind"] == "exclusive":
+        yield "Likeliest class: of the background and the targets, the one that most samples have in a pixel."
+
+
 def markdown(result: dict[str, Any]) -> str:
-    tables = [*tables_of(result), *(_reliability(*each) for each in result["finding"].items())]
+    tables = [*tables_of(result), *(_target(target, result) for target in result["by_target"])]
+    tables += [_reliability(*each) for each in result["finding"].items()]
     notes = [f"- {line}" for line in captions(result)]
     body = [line for table in tables for line in pipes(*table)]
     return "\n".join([f"# Evaluation of {result['model']}", "", *body, *notes, ""])

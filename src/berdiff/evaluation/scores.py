@@ -16,6 +16,7 @@ Sets = dict[int, np.ndarray]  # m -> the places of the set of m masks in the poo
 # Columns of a case that are not metrics of the samples: pixels for the Dice of a volume, how far the raters disagree,
 # and the shares of the samples and of the raters that are not empty
 PIXELS = ("pixels_both", "pixels_predicted", "pixels_majority")
+LIKELIEST_PIXELS = ("pixels_both_likeliest", "pixels_likeliest", "pixels_majority")  # of exclusive targets alone
 RATERS = ("d_yy", "d_raters")
 FINDING = ("finding_samples", "finding_raters")
 OTHER = (*PIXELS, *RATERS, *FINDING)
@@ -68,6 +69,14 @@ def score(pairs: metrics.Pairs, votes: metrics.Votes, sets: Mapping[int, np.ndar
         **{name: count.numpy() for name, count in zip(PIXELS, counts.unbind(-1), strict=True)},
         **dict(zip((*RATERS, *FINDING), (pairs.d_yy, pairs.d_raters, p, q), strict=True)),
     }
+
+
+def score_likeliest(samples: Tensor, masks: Tensor, raters: Tensor) -> Scores:
+    """Of exclusive targets: Dice of the likeliest class, the background among them, against the raters' majority."""
+    counts = metrics.likeliest_counts(samples, masks, raters)
+    both, predicted, _ = counts.numpy().transpose(2, 0, 1)
+    dice = metrics.dice_from_counts(counts).numpy()
+    return {"dice_likeliest": dice, **dict(zip(LIKELIEST_PIXELS, (both, predicted), strict=False))}
 
 
 def score_samples(samples: Tensor, masks: Tensor, raters: Tensor) -> Scores:

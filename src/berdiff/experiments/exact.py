@@ -9,16 +9,18 @@ What a network estimates depends on its loss. Cross-entropy is least at the post
 L_KL, with the soft form of eq. 7 inside, is least at the prior, E[y0_i | y_t without pixel i, x]: the soft form adds
 pixel i's own evidence itself. So the soft rule is biased when it is fed the posterior, and exact when fed the prior.
 
+Masks of three classes have their own calculation (`exact_categorical.py`); the chains and the table are the same.
+
 With a hurdle the truth is split as the model splits it: pi(x), and the law of the masks that mark something. The chain
 makes the second, its last step given that something is marked, and the law is the mixture of both.
 
 `python -m berdiff.experiments.exact` prints the table.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import pairwise, product
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -70,7 +72,8 @@ def nonempty(law: Tensor) -> Tensor:
 
 def mixture(law: Tensor, of_chain: Tensor) -> Tensor:
     """The law of masks with a hurdle: pi [y0 is empty] + (1 - pi) of_chain, with the pi of `law`."""
-    pi, empty = law[:, :1], (STATES.sum(1) == 0).to(law)
+    pi, empty = law[:, :1], torch.zeros_like(law[0])
+    empty[0] = 1
     return pi * empty + (1 - pi) * of_chain
 
 
@@ -128,10 +131,27 @@ def nonempty_matrix(schedule: NoiseSchedule, sampler: Sampler, y_t: Tensor, y0_h
     return nonempty(step_matrix(schedule, sampler, y_t, y0_hat, t, 0).flatten(0, 1)).reshape(*y_t.shape[:2], -1)
 
 
+class Masks(NamedTuple):
+    """All masks that there are, the empty one first, their law, and one step of a kernel as a matrix."""
+
+    states: Tensor  # (S, ...)
+    truth: Callable[[], Tensor]
+    expected_mask: Callable[[NoiseSchedule, Tensor, int, Estimate], Tensor]
+    step_matrix: Callable[[NoiseSchedule, Sampler, Tensor, Tensor, int, int], Tensor]
+    nonempty_matrix: Callable[[NoiseSchedule, Sampler, Tensor, Tensor, int], Tensor]
+
+
+BINARY = Masks(STATES, truth, expected_mask, step_matrix, nonempty_matrix)
+
+
 def sampler_laws(
-    schedule: NoiseSchedule, samplers: list[tuple[Estimate, Sampler]], law: Tensor, hurdle: bool = False
+    schedule: NoiseSchedule,
+    samplers: list[tuple[Estimate, Sampler]],
+    law: Tensor,
+    hurdle: bool = False,
+    masks: Masks = BINARY,
 ) -> list[dict[str, Tensor]]:
-    """The law `(X, 512)` of the masks that each sampler makes, for either choice of its last step.
+    """The law `(X, S)` of the masks that each sampler makes, for either choice of its last step.
 
     The samplers share one grid of steps, so that the estimates are enumerated once per step for all of them. With a
     `hurdle` the chain is of the masks that mark something.
@@ -140,18 +160,18 @@ def sampler_laws(
     if len(grids) != 1:
         raise ValueError(f"samplers: expected one grid of steps for all, found {len(grids)}")
     grid = grids.pop()
-    y_t, of_chain = STATES.expand(len(law), -1, -1), nonempty(law) if hurdle else law
-    laws = [{"sample": torch.full_like(law, 1 / len(STATES))} for _ in samplers]  # y_T ~ B(1/2)
+    y_t, of_chain = masks.states.expand(len(law), *masks.states.shape), nonempty(law) if hurdle else law
+    laws = [{"sample": torch.full_like(law, 1 / len(masks.states))} for _ in samplers]  # y_T is pure noise
     for t, s in pairwise(grid):
-        y0_hat = {kind: expected_mask(schedule, of_chain, t, kind) for kind in dict(samplers)}
+        y0_hat = {kind: masks.expected_mask(schedule, of_chain, t, kind) for kind in dict(samplers)}
         for i, (kind, sampler) in enumerate(samplers):
             before = laws[i]["sample"][:, None]
             for choice in ("sample", "threshold") if s == 0 else ("sample",):
                 last = replace(sampler, last_step=choice)
                 if s == 0 and hurdle:
-                    matrix = nonempty_matrix(schedule, last, y_t, y0_hat[kind], t)
+                    matrix = masks.nonempty_matrix(schedule, last, y_t, y0_hat[kind], t)
                 else:
-                    matrix = step_matrix(schedule, last, y_t, y0_hat[kind], t, s)
+                    matrix = masks.step_matrix(schedule, last, y_t, y0_hat[kind], t, s)
                 laws[i][choice] = (before @ matrix)[:, 0]
     if hurdle:
         return [{choice: mixture(law, found) for choice, found in ends.items()} for ends in laws]
@@ -164,21 +184,21 @@ def total_variation(p: Tensor, q: Tensor) -> float:
 
 
 def distances(
-    name: str, steps: Iterable[int], T: int = 1000, hurdle: bool = False
+    name: str, steps: Iterable[int], T: int = 1000, hurdle: bool = False, masks: Masks = BINARY
 ) -> dict[tuple[str, str], list[float]]:
     """(sampler, last step) -> the distance from the truth at each number of steps, for the schedule of that name."""
-    schedule, law, labels = make_schedule(name, T), truth(), HURDLE if hurdle else tuple(SAMPLERS)
+    schedule, law, labels = make_schedule(name, T), masks.truth(), HURDLE if hurdle else tuple(SAMPLERS)
     table: dict[tuple[str, str], list[float]] = {}
     for n in steps:
         rows = [SAMPLERS[label] for label in labels]
         samplers: list[tuple[Estimate, Sampler]] = [(kind, replace(s, steps=n)) for kind, s in rows]
-        for label, ends in zip(labels, sampler_laws(schedule, samplers, law, hurdle), strict=True):
+        for label, ends in zip(labels, sampler_laws(schedule, samplers, law, hurdle, masks), strict=True):
             for choice, found in ends.items():
                 table.setdefault((label, choice), []).append(total_variation(found, law))
     return table
 
 
-def markdown(steps: Iterable[int] = STEPS, T: int = 1000) -> str:
+def markdown(steps: Iterable[int] = STEPS, T: int = 1000, masks: Masks = BINARY) -> str:
     """The whole table."""
     steps = list(steps)
     lines = [
@@ -187,7 +207,7 @@ def markdown(steps: Iterable[int] = STEPS, T: int = 1000) -> str:
     ]
     for name in ("linear", "cosine"):
         for hurdle in (False, True):
-            for (label, choice), row in distances(name, steps, T, hurdle).items():
+            for (label, choice), row in distances(name, steps, T, hurdle, masks).items():
                 rule = label + ", hurdle" * hurdle
                 last = {"sample": "sampled", "threshold": "thresholded"}[choice]
                 lines.append(f"| {name} | {rule} | {last} | {' | '.join(f'{value:.4f}' for value in row)} |")

@@ -122,8 +122,9 @@ class Model:
             ranges = settings.region.ranges(shape, self.size, image.what)
             roi = None if ranges == tuple((0, length) for length in shape) else ranges
             notes = tuple(dict.fromkeys([*self.input_spec.notes, *image.notes]))  # each once, in order
-            new = {"pool": pool, "targets": self.input_spec.targets, "settings": self.identity(settings)}
-            result = Result(**{**vars(image), "notes": notes}, **new, roi=roi)
+            new = {"pool": pool, "targets": self.input_spec.targets, "kind": self.input_spec.kind}
+            new |= {"notes": notes, "roi": roi, "settings": self.identity(settings)}
+            result = Result(**{**vars(image), **new})
             if settings.set != "independent":
                 rng = set_rng(settings.seed, image.name)
                 places = choose_set(result.in_region(pool), settings.samples, settings.set, rng)
@@ -138,11 +139,13 @@ class Model:
         settings: SegmentSettings,
         progress: Callable[[int, int], None] = lambda done, total: None,
     ) -> list[Result]:
-        """The results of cases of a store, one by one: of the centre, as large as the model.
+        """The results of cases of a store, one by one: of the centre, as large as the model, or of all, by tiles, where
+        it was trained on patches.
 
         Noise is seeded by the cases' names, so the masks are those of an evaluation.
         """
-        settings = replace(settings, region=Region(center=(store.size[0] // 2, store.size[1] // 2)))
+        centre = (store.size[0] // 2, store.size[1] // 2)
+        settings = replace(settings, region=Region(None if self.input_spec.patches else centre))
         results: list[Result] = []
         for index in indices:
             opened = self.open(case_input(store, int(index)), settings)
@@ -176,7 +179,7 @@ def load(path_or_name: str | Path, device: str = "auto", size: tuple[int, int] |
     run = place.parent if place.name == "model" else None
     name = (run or place).name
     if run is None or not (run / "config.json").is_file():
-        return Model(segmenter, name, spec, size, device, crop=min(spec.size))
+        return Model(segmenter, name, spec, size, device, crop=None if spec.patches else min(spec.size))
     data = schema.read(run / "config.json", _RunFile, "the configuration of a run").data
     return Model(segmenter, name, spec, size, device, data.store, data.crop)
 

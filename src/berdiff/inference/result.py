@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from berdiff.data.input_spec import Kind
+from berdiff.inference.label_map import label_map, likeliest
 from berdiff.inference.measurements import measure
 from berdiff.inference.opening import OpenedImage
 from berdiff.inference.region import Range
@@ -26,6 +28,7 @@ class Result(OpenedImage):
     pool: np.ndarray  # (P, K, H, W) or (P, K, Z, H, W) uint8 of 0 and 1: all samples that were drawn
     chosen: tuple[int, ...] | None = None  # places in the pool of the masks to look at; None: all of it
     targets: tuple[str, ...]  # a name for each of the K targets
+    kind: Kind = "independent"  # how the targets may lie to each other, in each sample
     roi: tuple[Range, ...] | None = None  # the part that was segmented, one range per last axis; None: all
     settings: Mapping[str, Any] = field(default_factory=dict)  # model, samples, sampler, seed, ... in plain JSON types
 
@@ -52,6 +55,22 @@ class Result(OpenedImage):
     def mask(self, threshold: float = 0.5) -> np.ndarray:
         """(K, [Z,] H, W) uint8: marked in at least this share of the samples."""
         return (self.saliency >= np.float32(threshold)).astype(np.uint8)
+
+    @property
+    def one_map(self) -> bool:
+        """Whether a label map can hold the targets: several of them, nested or exclusive."""
+        return 1 < len(self.targets) < 256 and self.kind != "independent"
+
+    def majority(self) -> np.ndarray:
+        """(K, [Z,] H, W) uint8: `mask`; of exclusive targets, each where it is the likeliest class, background too."""
+        return likeliest(self.pool) if self.kind == "exclusive" else self.mask()
+
+    def label_map(self) -> np.ndarray:
+        """([Z,] H, W) uint8: the majority as 0 for the background and k + 1 for target k; of nested targets the
+        innermost. For independent targets, which may overlap, there is none."""
+        if not self.one_map:
+            raise ValueError(f"label_map: expected several nested or exclusive targets, found {self.kind} ones")
+        return label_map(self.majority())
 
     def contours(self, levels: Sequence[float] = (0.25, 0.5, 0.75)) -> np.ndarray:
         """(L, K, [Z,] H, W) uint8: `mask` at each level. Each lies inside the one before it."""

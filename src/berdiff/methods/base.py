@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from berdiff.data.input_spec import InputSpec
+from berdiff.data.input_spec import InputSpec, Kind
 from berdiff.diffusion.bernoulli import check_mask
 from berdiff.diffusion.random import Generators, spawn_generators, uniform
 from berdiff.diffusion.sampler import Sampler
@@ -51,6 +51,7 @@ class Segmenter(nn.Module, ABC):
         """`stride`: height and width must be multiples of it."""
         super().__init__()
         self.config, self.input_spec, self.stride = config, input_spec, stride
+        self.kind: Kind = config.kind_of(input_spec)  # every segmenter comes by here, so no other place has to ask
         self.sampler: Sampler | None = None  # None: a method without steps
         self.T: int | None = None
         self.weights_sha256: str | None = None  # of the file the weights were read from
@@ -77,12 +78,16 @@ class Segmenter(nn.Module, ABC):
         generators: Generators,
         sampler: Sampler | None = None,
         callback: Callback | None = None,
+        tile: tuple[tuple[int, int], float] | None = None,
     ) -> Tensor:
         """n masks per image; `sampler` None is the method's own, `callback` runs after each step of each pass.
 
+        `tile`: the size and the overlap of the tiles by which larger images are sampled (`tiled`).
         With B * n generators, one per sample, a sample does not depend on the batch it is drawn in. Convolutions round
         differently for different batch sizes, so every pass then has the same shape: the last one is filled up.
         """
+        if tile is not None:
+            return self.tiled(*tile).sample(image, n, generators, sampler, callback)
         own = _own_generators(image, n, generators)
         at_once = self._images_per_pass(n)
         rows: list[Tensor] = []

@@ -5,12 +5,13 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from annotated_types import Ge
 
-from berdiff.data.input_spec import InputSpec
+from berdiff.data.input_spec import InputSpec, Kind
 from berdiff.errors import InputError
 from berdiff.methods.diffusion_config import DiffusionConfig
 
 if TYPE_CHECKING:
     from berdiff.diffusion.kernels.bernoulli import Bernoulli
+    from berdiff.diffusion.kernels.categorical import Categorical
     from berdiff.methods.diffusion import DiffusionSegmenter
 
 
@@ -19,6 +20,7 @@ class BerDiff(DiffusionConfig):
     """The defaults are the paper's."""
 
     method: ClassVar[str] = "berdiff"
+    kinds: ClassVar[tuple[Kind, ...]] = ("independent", "nested", "exclusive")
 
     prediction: Literal["noise", "mask", "prior"] = "noise"
     """what the network predicts: the noise (paper), the mask, or the mask before its own noisy pixel was seen"""
@@ -28,25 +30,41 @@ class BerDiff(DiffusionConfig):
     """the reverse step inside the KL divergence: the paper's, or the exact one"""
     hurdle: Annotated[float, Ge(0)] = 0.0
     """weight of a head that decides first whether anything is marked; the diffusion then draws what. 0: none (paper)"""
+    energy: Annotated[float, Ge(0)] = 0.0
+    """with a hurdle: weight of the energy score of level sets of the first step's estimate. 0: none (paper)"""
 
     def check(self) -> None:
         super().check()
         if not self.lambda_kl + self.lambda_bce > 0:
             raise InputError("lambda_bce: expected a weight above 0 where lambda_kl is 0, found 0")
+        if self.energy and not (self.hurdle and self.prediction == "mask"):
+            found = f"a hurdle of {self.hurdle:g} and prediction {self.prediction}"
+            raise InputError(f"energy: expected a hurdle and prediction mask with it, found {found}")
 
-    def kernel(self) -> "Bernoulli":
+    def kernel(self, kind: Kind = "independent") -> "Bernoulli | Categorical":
         from berdiff.diffusion.kernels.bernoulli import Bernoulli
+        from berdiff.diffusion.kernels.categorical import Categorical
+        from berdiff.diffusion.kernels.nested import Nested
         from berdiff.diffusion.schedule import make_schedule
 
+        if kind != "independent" and self.prediction != "mask":  # flips of one target say nothing of the others
+            raise InputError(f"prediction: expected mask for {kind} targets, found {self.prediction}")
         schedule, nonempty = make_schedule(self.schedule, self.T), self.hurdle > 0
+        if kind == "exclusive":
+            if self.energy:  # one level does not cut classes that exclude each other
+                raise InputError(f"energy: expected 0 for exclusive targets, found {self.energy:g}")
+            return Categorical(schedule, self.lambda_kl, self.lambda_bce, self.posterior, nonempty)
+        if kind == "nested":
+            return Nested(schedule, "mask", self.lambda_kl, self.lambda_bce, self.posterior, nonempty)
         return Bernoulli(schedule, self.prediction, self.lambda_kl, self.lambda_bce, self.posterior, nonempty)
 
     def build(self, spec: InputSpec) -> "DiffusionSegmenter":
-        if not self.hurdle:
-            return super().build(spec)
+        from berdiff.methods.diffusion import DiffusionSegmenter
         from berdiff.methods.hurdle import GatedDenoiser, HurdleSegmenter
         from berdiff.networks.build import make_network
 
-        kernel = self.kernel()
+        kernel = self.kernel(self.kind_of(spec))
         network = make_network(self.preset, len(spec.channels), len(spec.targets))
+        if not self.hurdle:
+            return DiffusionSegmenter(self, spec, network, kernel)
         return HurdleSegmenter(self, spec, GatedDenoiser(network, kernel), kernel)

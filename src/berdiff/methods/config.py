@@ -10,7 +10,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from berdiff import schema
-from berdiff.data.input_spec import InputSpec
+from berdiff.data.input_spec import InputSpec, Kind
 from berdiff.errors import InputError
 from berdiff.plugins import Registry
 
@@ -46,10 +46,21 @@ class MethodConfig(schema.Settings, ABC):
     """Every field is a flag of `berdiff train` (`--model.NAME`) and an entry of `config.json`."""
 
     method: ClassVar[str]
+    kinds: ClassVar[tuple[Kind, ...]] = ("independent",)  # of targets that the method can draw
 
     @abstractmethod
     def build(self, spec: InputSpec) -> "Segmenter":
         """The segmenter with fresh weights, for images and targets as `spec` says."""
+
+    def kind_of(self, spec: InputSpec) -> Kind:
+        """How the method draws the targets of a spec; InputError where it cannot. One target alone is of every kind."""
+        kind = spec.kind if len(spec.targets) > 1 else "independent"
+        if kind not in self.kinds:
+            raise InputError(
+                f"targets: expected {' or '.join(self.kinds)} ones for the method {self.method} (data prepared with "
+                f"--kind {self.kinds[0]}, or of one target), found {kind} ones"
+            )
+        return kind
 
 
 M = TypeVar("M", bound=MethodConfig)

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from berdiff.data.input_spec import InputSpec
-from berdiff.diffusion.bernoulli import draw_level
+from berdiff.diffusion.links import LINKS
 from berdiff.diffusion.random import Generators
 from berdiff.diffusion.sampler import Sampler
 from berdiff.diffusion.sampling import Callback
@@ -28,7 +28,7 @@ class Deterministic(Segmenter):
 
     def __init__(self, config: DeterministicConfig, input_spec: InputSpec, network: Denoiser[Any]) -> None:
         super().__init__(config, input_spec, network.stride)
-        self.network = network
+        self.network, self.link = network, LINKS[self.kind]
 
     def logits(self, image: Tensor) -> Tensor:
         """image `(B, C, H, W)` -> `(B, 1, K, H, W)`."""
@@ -46,8 +46,8 @@ class Deterministic(Segmenter):
         for weight, logits in zip(level_weights(len(levels)), levels, strict=True):
             # the nearest pixel, as nnU-Net's: a mask stays a mask
             target = y if logits.shape == y.shape else F.interpolate(y, logits.shape[-2:], mode="nearest-exact")
-            bce = bce + weight * F.binary_cross_entropy_with_logits(logits.float(), target)
-            dice = dice + weight * soft_dice_loss(logits.float().sigmoid(), target)
+            bce = bce + weight * self.link.cross_entropy(logits.float(), target)
+            dice = dice + weight * soft_dice_loss(self.link.probs(logits.float()), target)
         weights = self.config.lambda_bce, self.config.lambda_dice
         return {"loss": weights[0] * bce + weights[1] * dice, "bce": bce, "dice": dice}
 
@@ -56,14 +56,14 @@ class Deterministic(Segmenter):
     ) -> Tensor:
         logits = self.logits(image).expand(-1, n, -1, -1, -1)
         if self.config.answer == "level-sets":
-            return draw_level(logits.sigmoid(), generators)
-        return (logits > 0).contiguous()
+            return self.link.draw(logits, generators)
+        return self.link.likely(logits).contiguous()
 
     def _images_per_pass(self, n: int) -> int:
         return self.masks_per_pass
 
     def tiled(self, size: tuple[int, int], overlap: float) -> "Deterministic":
-        tiles = TiledDenoiser(self.network, size, overlap, torch.sigmoid, lambda mean: mean.clamp(0, 1).logit())
+        tiles = TiledDenoiser(self.network, size, overlap, self.link.probs, self.link.logits)
         twin = Deterministic(self.config, self.input_spec, tiles)
         twin.masks_per_pass = self.masks_per_pass
         return twin

@@ -1,11 +1,11 @@
 """The settings of every method that gives one answer per image. No torch here."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge
 
-from berdiff.data.input_spec import InputSpec
+from berdiff.data.input_spec import InputSpec, Kind
 from berdiff.errors import InputError
 from berdiff.methods.config import MethodConfig
 
@@ -20,6 +20,8 @@ Preset = Literal["paper", "small", "tiny"]
 @dataclass(frozen=True)
 class DeterministicConfig(MethodConfig):
     """A method adds its `network`, and the weights of the loss where its authors' are others."""
+
+    kinds: ClassVar[tuple[Kind, ...]] = ("independent", "nested", "exclusive")
 
     preset: str = "small"  # network by its size
     lambda_bce: Annotated[float, Ge(0)] = 1.0  # weight of the cross-entropy

@@ -2,7 +2,8 @@
 
 For programs without PyTorch; ONNX Runtime and OpenVINO both read them. Height and width are fixed, the numbers of
 images and of masks are free. Nothing appears that does not give PyTorch's own numbers. Of a model with a hurdle the
-encoder also gives pi, and export.json says in words what the segmenter does with it.
+encoder also gives pi, and export.json says in words what the segmenter does with it; so it does of nested and exclusive
+targets, whose links and draws are not in the graphs.
 """
 
 import logging
@@ -17,7 +18,10 @@ import torch
 from torch import Tensor, nn
 
 from berdiff import schema
+from berdiff.data.input_spec import Kind
+from berdiff.diffusion.kernels.base import Kernel
 from berdiff.diffusion.kernels.bernoulli import Bernoulli
+from berdiff.diffusion.kernels.categorical import Categorical
 from berdiff.errors import InputError
 from berdiff.files import whole_folder, write_text
 from berdiff.methods.base import Segmenter
@@ -29,31 +33,70 @@ from berdiff.networks.denoiser import Denoiser
 TOLERANCE = 1e-4  # relative and absolute: float32 summed in another order
 _NEEDED = ("onnx", "onnxscript", "onnxruntime")
 Names = tuple[list[str], list[str]]  # of a graph's inputs and outputs
-HURDLE = {
+_EMPTY = {
     "before the first step": "draw u from [0, 1) once per mask; where u < sigmoid(empty) it is empty, without a step",
+}
+HURDLE = {
+    **_EMPTY,
     "the last step of all other masks": "y0_hat is the estimate of the mask, m the largest of its values in a mask",
-    "last_step threshold": "1 where y0_hat >= 0.5; in a mask with m < 0.5, where y0_hat >= m / 2",
+    "last_step threshold": "1 where y0_hat >= 0.5; in a mask with fewer than sampler.smallest of them, where "
+    "y0_hat >= m / 2",
     "last_step sample, noise shared": "1 where y0_hat > v m, with one v from [0, 1) per mask",
+    "noise shared": "a level (v m, before the last step v) in [l, m) becomes l (level - l) / (m - l), with l the value "
+    "of rank sampler.smallest in the mask",
     "last_step sample, noise independent": "each pixel with its probability y0_hat, again until one of the mask is 1",
+}
+HURDLES: dict[Kind, dict[str, str]] = {
+    "independent": HURDLE,
+    "nested": {
+        **HURDLE,
+        "last_step sample, noise independent": "target by target, as without a hurdle, again until a pixel is 1",
+    },
+    "exclusive": {
+        **_EMPTY,
+        "the last step of all other masks": "as without a hurdle, but for masks that would be empty",
+        "last_step threshold": "in a mask that would be empty, the most probable target of each pixel where it is at "
+        "least half as probable as the most probable one of the mask",
+        "last_step sample": "again until a pixel of the mask is 1",
+    },
+}
+TARGETS: dict[Kind, dict[str, str]] = {
+    "nested": {
+        "kind": "nested: each target lies inside the one before it",
+        "y0_hat": "c = sigmoid(logits); of target k it is p_k = c_1 c_2 ... c_k",
+        "noise shared": "y0 is 1 where p_k > v, with one v from [0, 1) per mask and step for all targets; y_s is drawn "
+        "given that y0",
+        "noise independent": "target by target: y_s of target k is drawn given the estimate r c_k; r is 1 for the "
+        "first, and otherwise P(y0 = 1) of target k - 1, from its estimate and its y_s by Bayes' rule with "
+        "P(y_s | y_t, y0), in the soft form of ddpm with q(y_s | y0); at s = 0, r is that y_s",
+        "last_step threshold": "1 where p_k >= 0.5",
+    },
+    "exclusive": {
+        "kind": "exclusive: at most one target per pixel, so targets + 1 classes with the background",
+        "y0_hat": "softmax over the logits of the targets and 0, the background's",
+        "noise shared": "y0 is the class with the largest log y0_hat + G, with one Gumbel number G per class, mask and "
+        "step; y_s is drawn given that y0",
+        "last_step threshold": "the most probable class",
+    },
 }
 
 
 def export_onnx(segmenter: Segmenter, size: tuple[int, int], out: Path) -> dict[str, Any]:
     """Write encode.onnx, denoise.onnx and export.json into `out`, a new folder; returns the content of export.json."""
-    if not (isinstance(segmenter, DiffusionSegmenter) and isinstance(segmenter.kernel, Bernoulli)):
-        method = segmenter.config.method
-        raise InputError(f"the model: expected a Bernoulli diffusion, whose steps are described, found {method}")
+    if not (isinstance(segmenter, DiffusionSegmenter) and isinstance(segmenter.kernel, Bernoulli | Categorical)):
+        expected = "a Bernoulli diffusion, or a categorical one, whose steps are described"
+        raise InputError(f"the model: expected {expected}, found {segmenter.config.method}")
     for package in _NEEDED:
         if find_spec(package) is None:
             raise InputError(f"{package}: expected the packages of `pip install berdiff[onnx]`, found it missing")
     if out.exists():
         raise InputError(f"--out: expected a folder that does not exist yet, found {out}")
-    network = segmenter.network.cpu()  # where the graphs are compared
+    network, kernel = segmenter.network.cpu(), segmenter.kernel  # on the CPU the graphs are compared
     gated = isinstance(network, GatedDenoiser)
     step, head = (network.network, ["empty"]) if gated else (network, [])
     generator = torch.Generator().manual_seed(0)
     # the exporter takes a length of 1 for a fixed one; other lengths in the check show that none is fixed
-    example, check = (_inputs(network, B, N, size, generator) for B, N in ((2, 3), (3, 2)))
+    example, check = (_inputs(network, kernel, B, N, size, generator) for B, N in ((2, 3), (3, 2)))
     with whole_folder(out) as part, torch.no_grad():
         encoded, checked = (_flat(network.encode(image)) for image, _, _ in (example, check))
         maps = [f"feature{i}" for i in range(len(encoded) - len(head))]
@@ -72,7 +115,7 @@ def export_onnx(segmenter: Segmenter, size: tuple[int, int], out: Path) -> dict[
             "denoise.onnx": {"inputs": denoise[0], "outputs": denoise[1], "run": "at each step, for all masks at once"},
         }
         about = {"size": size, "largest_difference_to_pytorch": difference, "files": files}
-        content = schema.plain({**about, **_describe(segmenter, segmenter.kernel)})
+        content = schema.plain({**about, **_describe(segmenter, kernel)})
         write_text(part / "export.json", schema.dump(content))
     return content
 
@@ -106,11 +149,11 @@ def _nested(features: tuple[Tensor, ...]) -> Tensor | tuple[Tensor, ...]:
 
 
 def _inputs(
-    network: Denoiser[Any], B: int, N: int, size: tuple[int, int], generator: torch.Generator
+    network: Denoiser[Any], kernel: Kernel, B: int, N: int, size: tuple[int, int], generator: torch.Generator
 ) -> tuple[Tensor, Tensor, Tensor]:
     """image, y_t and t as in sampling."""
     image = torch.rand(B, network.image_channels, *size, generator=generator)
-    y_t = torch.randint(2, (B, N, network.targets, *size), generator=generator).float()
+    y_t = kernel.prior((B, N, network.targets, *size), generator, image)
     return image, y_t, torch.randint(1, 1001, (B, N), generator=generator)
 
 
@@ -148,10 +191,12 @@ def _compare(file: Path, args: Sequence[Tensor], expected: tuple[Tensor, ...]) -
     return largest
 
 
-def _describe(segmenter: DiffusionSegmenter, kernel: Bernoulli) -> dict[str, Any]:
+def _describe(segmenter: DiffusionSegmenter, kernel: Bernoulli | Categorical) -> dict[str, Any]:
+    kind = segmenter.kind
+    first = "any class alike, so at most one 1 per pixel" if kind == "exclusive" else "each a fair coin"
     shapes = {
         "image": "(images, channels, height, width) float32 in [0, 1]",
-        "y_t": "(images, masks, targets, height, width) float32 of 0 and 1; at first each a fair coin",
+        "y_t": f"(images, masks, targets, height, width) float32 of 0 and 1; at first {first}",
         "t": "(images, masks) int64, 1 to T",
         "logits": "like y_t: of what model.prediction names being 1",
     }
@@ -162,7 +207,10 @@ def _describe(segmenter: DiffusionSegmenter, kernel: Bernoulli) -> dict[str, Any
         "alpha_bar": kernel.schedule.alpha_bar.tolist(),  # pyright: ignore[reportUnknownMemberType]
         "shapes": shapes,
     }
+    if kind != "independent":
+        shapes["logits"] = "like y_t: `targets` says what of"
+        about["targets"] = TARGETS[kind]
     if kernel.nonempty:
         shapes["empty"] = "(images,) float32: the logit of pi, the probability that a mask is empty"
-        about["hurdle"] = HURDLE
+        about["hurdle"] = HURDLES[kind]
     return about

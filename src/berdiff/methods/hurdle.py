@@ -12,8 +12,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from berdiff.data.input_spec import InputSpec
+from berdiff.diffusion.energy import energy_score, soft_level_sets
 from berdiff.diffusion.kernels.base import Kernel
 from berdiff.diffusion.kernels.bernoulli import Bernoulli
+from berdiff.diffusion.kernels.categorical import Categorical
 from berdiff.diffusion.random import Generators, uniform
 from berdiff.diffusion.sampler import Sampler
 from berdiff.diffusion.sampling import Callback
@@ -26,6 +28,7 @@ from berdiff.networks.denoiser import Denoiser
 
 DROPOUT = 0.2  # of the head's inputs: it sees each image many times and has one number to learn from it
 HIDDEN = 64
+LEVELS = 6  # masks per image that the energy score compares with each other and with the raters
 
 
 class Encoded(NamedTuple):
@@ -40,7 +43,7 @@ class Encoded(NamedTuple):
 class GatedDenoiser(Denoiser[Encoded]):
     """A `Denoiser` with a head for pi(x). Its estimate of a mask whose level lies below pi is: nothing is marked."""
 
-    def __init__(self, network: Denoiser[Any], kernel: Bernoulli) -> None:
+    def __init__(self, network: Denoiser[Any], kernel: Bernoulli | Categorical) -> None:
         super().__init__(network.preset, network.image_channels, network.targets)
         self.stride = network.stride
         self.network, self.empty_output = network, kernel.empty_output
@@ -82,7 +85,7 @@ class HurdleSegmenter(DiffusionSegmenter):
     def __init__(self, config: BerDiff, input_spec: InputSpec, network: Denoiser[Any], kernel: Kernel) -> None:
         """`network` is gated, or made of gated tiles."""
         super().__init__(config, input_spec, network, kernel)
-        self.raters, self.weight = "all", config.hurdle
+        self.raters, self.weight, self.energy = "all", config.hurdle, config.energy
 
     def loss(self, image: Tensor, masks: Tensor, generators: Generators) -> Terms:
         """Algorithm 1 on masks that mark something, and the cross-entropy of pi with the raters' share of empty ones.
@@ -102,7 +105,21 @@ class HurdleSegmenter(DiffusionSegmenter):
         keep = (uniform(encoded.summary.shape, generators, image) >= DROPOUT).to(encoded.summary.dtype)
         empty = self.network.empty_logit(encoded.summary, keep).float()
         terms["empty"] = F.binary_cross_entropy_with_logits(empty, 1 - marked.float().mean(1))
-        return {**terms, "loss": terms["loss"] + self.weight * terms["empty"]}
+        loss = terms["loss"] + self.weight * terms["empty"]
+        if self.energy:
+            terms["energy"] = self._energy(encoded, masks, marked, generators).mean()
+            loss = loss + self.energy * terms["energy"]
+        return {**terms, "loss": loss}
+
+    def _energy(self, encoded: Encoded, masks: Tensor, marked: Tensor, generators: Generators) -> Tensor:
+        """(B,): the score of level sets of the estimate at t = T, evenly spread, against the raters who marked."""
+        B, _, K, H, W = masks.shape
+        like = torch.empty(0, device=masks.device)
+        y_T = self.kernel.prior((B, 1, K, H, W), generators, like)
+        t = torch.full((B, 1), self.kernel.schedule.T, device=masks.device)
+        p = self.kernel.to_mean(self.network.denoise(y_T, t, encoded).float())[:, 0]
+        u = (torch.arange(LEVELS, device=masks.device) + uniform((B, LEVELS), generators, like)) / LEVELS
+        return energy_score(soft_level_sets(p, u), masks.flatten(3).to(p.dtype), marked.to(p.dtype))
 
     def draw(
         self, features: Any, shape: Shape, generators: PerSample, sampler: Sampler | None, callback: Callback | None

@@ -62,4 +62,5 @@ def describe(sampler: Sampler | None) -> str:
     at = "" if isinstance(sampler.steps, int) else f" ({', '.join(map(str, sampler.steps))})"
     noise = ", shared noise" if sampler.noise == "shared" else ""
     views = f", {sampler.views} views" if sampler.views > 1 else ""
-    return f"{sampler.rule} in {steps}{at}{noise}{views}"
+    smallest = f", masks of {sampler.smallest} pixels or more" if sampler.smallest > 1 else ""
+    return f"{sampler.rule} in {steps}{at}{noise}{views}{smallest}"

@@ -7,7 +7,18 @@ many cases is in `berdiff.metrics.finding`.
 
 from berdiff.metrics.limit import ged_limit
 from berdiff.metrics.pairs import Pairs, d_max, ged, ged_unbiased, hm_iou
-from berdiff.metrics.votes import Votes, brier, dice, dice_counts, dice_from_counts, ece, nll, saliency, soft_dice
+from berdiff.metrics.votes import (
+    Votes,
+    brier,
+    dice,
+    dice_counts,
+    dice_from_counts,
+    ece,
+    likeliest_counts,
+    nll,
+    saliency,
+    soft_dice,
+)
 
 __all__ = [
     "Pairs",
@@ -22,6 +33,7 @@ __all__ = [
     "ged_limit",
     "ged_unbiased",
     "hm_iou",
+    "likeliest_counts",
     "nll",
     "saliency",
     "soft_dice",

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from berdiff.errors import InputError
 from berdiff.metrics.inputs import binary, check
 
 SOFT_DICE_THRESHOLDS = (0.1, 0.3, 0.5, 0.7, 0.9)
@@ -112,6 +113,26 @@ def dice_counts(samples: Tensor, masks: Tensor, raters: Tensor | None = None) ->
     Counts add up over slices, so the Dice of a volume is `dice_from_counts` of their sum.
     """
     return Votes.of(samples, masks, raters).dice_counts()
+
+
+def likeliest_counts(samples: Tensor, masks: Tensor, raters: Tensor | None = None) -> Tensor:
+    """`dice_counts` of exclusive targets: pixels `(B, K, 3)` int64 that are in both, in the likeliest class of the
+    samples, in the raters' majority.
+
+    The classes are the background and the K targets. Of equally many samples the background goes before a target, so
+    what more than half of the samples mark is in it, and an earlier target before a later one.
+    """
+    raters = check(samples, masks, raters)
+    marks = torch.as_tensor(votes(samples, "samples").astype(np.int64))  # (B, K, H, W)
+    background = samples.shape[1] - marks.sum(1, keepdim=True)
+    if marks.numel() and int(background.min()) < 0:
+        raise InputError("samples: expected exclusive targets, at most one per pixel, found samples with two")
+    present = (torch.arange(masks.shape[1]) < raters[:, None]).to(masks.dtype)
+    rated = torch.as_tensor(votes(masks.cpu() * present[:, :, None, None, None], "masks").astype(np.int64))
+    likeliest = torch.cat([background, marks], 1).argmax(1, keepdim=True) - 1
+    predicted = likeliest == torch.arange(marks.shape[1]).reshape(1, -1, 1, 1)
+    truth = 2 * rated > raters.reshape(-1, 1, 1, 1)
+    return torch.stack([of.sum((-2, -1)) for of in (predicted & truth, predicted, truth)], -1)
 
 
 def dice(samples: Tensor, masks: Tensor, raters: Tensor | None = None) -> Tensor:

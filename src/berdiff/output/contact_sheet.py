@@ -6,19 +6,18 @@ from pathlib import Path
 import numpy as np
 
 from berdiff.data.store import Store
-from berdiff.output.panels import case_row, render, save_png
+from berdiff.output.colours import legend
+from berdiff.output.panels import render, save_png, targets_row
 
 
 def contact_sheet(store: Store, indices: Sequence[int] | np.ndarray, path: str | Path) -> None:
-    """One row per case and target: the image's channels, each rater, and how many of the raters agree."""
+    """One row per case: the image's channels, each rater with all targets, and for each target how many agree."""
     indices = np.asarray(indices)
     images, masks = store.read(indices)
     own = store.cases.raters[indices]
-    rows, labels = [], []
-    for i, index in enumerate(indices):
-        words = [str(store.cases.case[index]).replace("/", "/\n", 1), str(store.cases.split[index])]
-        for k, target in enumerate(store.targets):
-            rows.append(case_row(images[i], masks[i, : own[i], k], int(own.max()), channels=store.channels))
-            labels.append("\n".join([*words, target] if len(store.targets) > 1 else words))
-    title = "; ".join((store.manifest.source, *store.notes))
-    save_png(render(rows, title, labels=labels, columns_alike=True), path)
+    of_store = {"channels": store.channels, "targets": store.targets, "kind": store.input_spec.kind}
+    rows = [targets_row(images[i], masks[i, :count], int(own.max()), **of_store) for i, count in enumerate(own)]
+    labels = [f"{store.cases.case[i]}\n{store.cases.split[i]}".replace("/", "/\n", 1) for i in indices]
+    kind = [f"{store.input_spec.kind} targets"] if len(store.targets) > 1 else []
+    title = "; ".join((store.manifest.source, *kind, *store.notes))
+    save_png(render(rows, title, labels=labels, columns_alike=True, key=legend(store.targets)), path)

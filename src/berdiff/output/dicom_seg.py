@@ -1,7 +1,8 @@
 """DICOM SEG: what a clinic's viewer shows over the very images that were segmented.
 
-Two objects per result: a binary one with a segment for each contour and each representative mask (they overlap, which
-DICOM allows), and a fractional one with the saliency as a probability.
+Three objects per result: a binary one with a segment for each target, what most samples mark; a binary one with a
+segment for each contour and each representative mask (they overlap, which DICOM allows); and a fractional one with the
+saliency as a probability.
 """
 
 import hashlib
@@ -19,7 +20,7 @@ from berdiff.data.dicom import UNREADABLE
 from berdiff.inference.representatives import Representative
 from berdiff.inference.result import Result
 from berdiff.output.captions import NOT_CLINICAL, percent
-from berdiff.output.tiles import LEVEL_COLOURS, LEVELS, SAMPLE_COLOUR
+from berdiff.output.colours import LEVELS, level_colours, target_colours
 
 if TYPE_CHECKING:
     from highdicom.seg import SegmentDescription
@@ -32,6 +33,8 @@ MAY_BE_EMPTY = ("PatientID", "PatientName", "PatientBirthDate", "PatientSex", "A
 MAY_BE_EMPTY += ("StudyDate", "StudyTime", "ReferringPhysicianName")
 # What the segments are of, in SNOMED CT: a word of the target's name -> (code, meaning). DICOM's context group 7159.
 TYPES = {
+    "edema": ("79654002", "Edema"),
+    "necro": ("6574001", "Necrosis"),
     "nodule": ("27925004", "Nodule"),
     "tumour": ("108369006", "Neoplasm"),
     "tumor": ("108369006", "Neoplasm"),
@@ -45,11 +48,11 @@ class Segment(NamedTuple):
     mask: np.ndarray  # ([Z,] H, W): 0 and 1, or a share
     target: str
     label: str
-    colour: str = SAMPLE_COLOUR
+    colour: str
 
 
 def dicom_seg_files(result: Result, representatives: Sequence[Representative]) -> Iterator[tuple[str, bytes]]:
-    """contours.seg.dcm and saliency.seg.dcm, by name, for a result whose source is DICOM."""
+    """mask.seg.dcm, contours.seg.dcm and saliency.seg.dcm, by name, for a result whose source is DICOM."""
     images = [_source(path) for path in result.geometry.paths]
     slices = result.geometry.shape[0] if result.volume else 1  # as stored: an upright volume may be cut another way
     expect(slices == len(images), result.name, f"{slices} DICOM files, one per slice", len(images))
@@ -58,25 +61,30 @@ def dicom_seg_files(result: Result, representatives: Sequence[Representative]) -
     for text in (__version__, json.dumps(dict(result.settings), sort_keys=True), *(i.SOPInstanceUID for i in images)):
         digest.update(f"{text}\0".encode())
     identity = digest.hexdigest()
-    shares = [Segment(result.saliency[k], name, f"{name}: share of samples") for k, name in enumerate(result.targets)]
+    colours = target_colours(len(result.targets))
+    each = list(zip(result.majority(), result.saliency, result.targets, colours, strict=True))
+    majority = [Segment(mask, name, name, colour) for mask, _, name, colour in each]
+    shares = [Segment(share, name, f"{name}: share of samples", colour) for _, share, name, colour in each]
     contours = list(_contours(result, representatives))
-    for file, kind, segments in (("contours", "BINARY", contours), ("saliency", "FRACTIONAL", shares)):
+    files = (("mask", "BINARY", majority), ("contours", "BINARY", contours), ("saliency", "FRACTIONAL", shares))
+    for number, (file, kind, segments) in enumerate(files, 1):
         buffer = io.BytesIO()
-        _segmentation(result, images, segments, kind, identity).save_as(buffer)
+        _segmentation(result, images, segments, kind, file, number, identity).save_as(buffer)
         yield f"{file}.seg.dcm", buffer.getvalue()
 
 
 def _contours(result: Result, representatives: Sequence[Representative]) -> Iterator[Segment]:
-    contours = result.contours(LEVELS)
-    for k, target in enumerate(result.targets):
-        for level, mask, colour in zip(LEVELS, contours[:, k], LEVEL_COLOURS, strict=True):
-            yield Segment(mask, target, f"{target}: in at least {percent(level)} of samples", colour)
+    contours, count = result.contours(LEVELS), len(result.targets)
+    for k, (target, colour) in enumerate(zip(result.targets, target_colours(count), strict=True)):
+        for level, mask, shade in zip(LEVELS, contours[:, k], level_colours(k, count), strict=True):
+            yield Segment(mask, target, f"{target}: in at least {percent(level)} of samples", shade)
         for i, found in enumerate(representatives, 1):
-            yield Segment(found.mask[k], target, f"{target}: representative {i}, {percent(found.frequency)} of samples")
+            label = f"{target}: representative {i}, {percent(found.frequency)} of samples"
+            yield Segment(found.mask[k], target, label, colour)
 
 
 def _segmentation(
-    result: Result, images: list["Dataset"], segments: list[Segment], kind: str, identity: str
+    result: Result, images: list["Dataset"], segments: list[Segment], kind: str, file: str, number: int, identity: str
 ) -> "Dataset":
     from highdicom.seg import Segmentation
 
@@ -87,9 +95,9 @@ def _segmentation(
         pixel_array=np.ascontiguousarray(np.moveaxis(stored, 0, -1)),
         segmentation_type=kind,
         segment_descriptions=[_description(i + 1, of, result, identity) for i, of in enumerate(segments)],
-        series_instance_uid=_uid(identity, kind, "series"),
-        series_number=1 if kind == "BINARY" else 2,
-        sop_instance_uid=_uid(identity, kind),
+        series_instance_uid=_uid(identity, file, "series"),
+        series_number=number,
+        sop_instance_uid=_uid(identity, file),
         instance_number=1,
         manufacturer="berdiff",
         manufacturer_model_name="berdiff",
@@ -97,7 +105,7 @@ def _segmentation(
         device_serial_number="0",
         content_label="BERDIFF",
         content_description=f"{len(result.pool)} samples, {NOT_CLINICAL}",
-        series_description=f"berdiff {kind.lower()}, {NOT_CLINICAL}",
+        series_description=f"berdiff {file}, {NOT_CLINICAL}",
     )
 
 

@@ -1,6 +1,7 @@
 """A result as files. `write` is the one door: each kind of `kinds.KINDS` makes files by name, written here, whole."""
 
-import re
+import csv
+import io
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain
@@ -13,20 +14,21 @@ from PIL import Image
 from berdiff import __version__, schema
 from berdiff.data.describe import expect
 from berdiff.files import whole_file
+from berdiff.inference.label_map import label_map
 from berdiff.inference.representatives import Representative
 from berdiff.inference.result import Result
-from berdiff.output.captions import notes, notes_line, percent
+from berdiff.output.captions import SIZES, notes, percent
+from berdiff.output.colours import LEVELS
 from berdiff.output.dicom_seg import dicom_seg_files
 from berdiff.output.html_report import ReportEntry, page
 from berdiff.output.kinds import DEFAULT_KINDS, KINDS
+from berdiff.output.label_files import label_meaning, palette_picture
 from berdiff.output.nifti import nifti_bytes
-from berdiff.output.overlay import overlay
+from berdiff.output.overlay_files import Files, by_target, overlay_files
 from berdiff.output.panels import png_bytes, result_panel
-from berdiff.output.tiles import LEVELS, MAX_VARIANCE, picture_bytes
-from berdiff.output.views import clearest_channel, close_up, fullest_slice
+from berdiff.output.tiles import MAX_VARIANCE, picture_bytes
 
 Representatives = Sequence[Representative]
-Files = Iterator[tuple[str, bytes]]  # (name, content)
 Arrays = Iterator[tuple[str, np.ndarray]]  # (name without suffix, masks in uint8 or a map in float32)
 
 
@@ -67,7 +69,7 @@ def _arrays(kind: str, result: Result, chosen: Representatives, nifti: bool) -> 
         case "representatives":
             yield from ((_representative_name(i, found), found.mask) for i, found in enumerate(chosen, 1))
         case "mask":
-            yield "mask", result.mask()
+            yield "mask", result.majority()
         case _:
             yield kind, getattr(result, kind)  # saliency, variance
 
@@ -76,24 +78,26 @@ def _representative_name(number: int, found: Representative) -> str:
     return f"representative-{number}-{percent(found.frequency).replace(' %', 'pct')}"
 
 
-def _by_target(result: Result, name: str, arrays: np.ndarray) -> Arrays:
-    """(name, array) for each target of `(K, ...)`; one target needs no name. Names are safe on any file system."""
-    for target, array in zip(result.targets, arrays, strict=True):
-        safe = re.sub(r"[^A-Za-z0-9.]+", "-", target).strip("-.") or "target"
-        yield (name if len(result.targets) == 1 else f"{name}-{safe}"), array
-
-
 def _array_files(kind: str, result: Result, chosen: Representatives, nifti: bool = False) -> Files:
-    """PNG of a 2D image: a mask as 0 and 255, a share as 0 to 255, a variance so that 255 is the largest there is."""
-    nifti = nifti or result.volume
+    """PNG of a 2D image: a mask as 0 and 255, a share as 0 to 255, a variance so that 255 is the largest there is.
+
+    Masks of targets that fit into one label map are label maps, in PNG with the targets' colours as palette.
+    """
+    nifti, labels = nifti or result.volume, kind in MASKS and result.one_map
+    meaning = schema.dump(label_meaning(result)) if labels else ""
     brightest = MAX_VARIANCE if kind == "variance" else 1
     for stem, masks in _arrays(kind, result, chosen, nifti):
-        for name, array in _by_target(result, stem, masks):
+        each = [(stem, label_map(masks))] if labels else zip(by_target(result, stem), masks, strict=True)
+        for name, array in each:
             if nifti:
-                yield f"{name}.nii.gz", nifti_bytes(result, array)
+                yield f"{name}.nii.gz", nifti_bytes(result, array, meaning)
+            elif labels:
+                yield f"{name}.png", picture_bytes(palette_picture(array, len(result.targets)))
             else:
                 pixels = np.rint(array / brightest * np.float32(255)).astype(np.uint8)
                 yield f"{name}.png", picture_bytes(Image.fromarray(pixels))
+    if labels:
+        yield "labels.json", meaning.encode()
 
 
 # --- what people read ------------------------------------------------------------------------------------------------
@@ -107,6 +111,8 @@ def facts(result: Result, chosen: Representatives) -> dict[str, Any]:
         "source": {"kind": result.geometry.kind, "files": [str(path) for path in result.geometry.paths]},
         "settings": dict(result.settings),
         "targets": result.targets,
+        "kind": result.kind,
+        "labels": label_meaning(result)["labels"] if result.one_map else None,
         "shape": result.pool.shape[2:],
         "spacing_mm": [float(mm) if np.isfinite(mm) else None for mm in result.spacing],
         "region": result.roi,
@@ -124,20 +130,18 @@ def facts(result: Result, chosen: Representatives) -> dict[str, Any]:
     }
 
 
-def _overlays(result: Result, chosen: Representatives) -> Files:
-    """Of a volume, every slice with a contour on it; where there is none, the one with most of the finding."""
-    channel = clearest_channel(close_up(result).result)
-    image, note = result.image[channel], notes_line(result)
-    on = f", on channel {channel + 1}" if len(result.image) > 1 else ""
-    for (name, saliency), target in zip(_by_target(result, "overlay", result.saliency), result.targets, strict=True):
-        planes = [(f"{name}.png", "", image, saliency)]
-        if result.volume:
-            marked = np.flatnonzero((saliency >= LEVELS[0]).any(axis=(-2, -1)))
-            slices = marked if len(marked) else [fullest_slice(result)]
-            planes = [(f"{name}/slice-{z:04d}.png", f", slice {z}", image[z], saliency[z]) for z in slices]
-        for file, where, plane, share in planes:
-            title = f"{result.name}{where}: {target}, outlined where at least this share of the samples mark it{on}"
-            yield file, picture_bytes(overlay(plane, share, result.aspect, title, note))
+def _measurements(result: Result) -> str:
+    """One line per target; the lines of several inputs fit below each other."""
+    measured = result.measurements()
+    sizes = [name for name in SIZES if name in measured[result.targets[0]]]
+    parts = ("unit", "q05", "q50", "q95")
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["input", "target", "finding_probability", *(f"{size}_{part}" for size in sizes for part in parts)])
+    for target, of in measured.items():
+        values = [of[size][part] for size in sizes for part in parts]
+        writer.writerow([result.name, target, of["finding_probability"], *values])
+    return text.getvalue()
 
 
 def _report(result: Result, chosen: Representatives) -> bytes:
@@ -148,11 +152,13 @@ def _file(name: str, content: Callable[[Result, Representatives], bytes]) -> Cal
     return lambda result, chosen: iter([(name, content(result, chosen))])
 
 
-ARRAYS = ("saliency", "variance", "mask", "contours", "representatives", "samples")
+MASKS = ("mask", "representatives", "samples")
+ARRAYS = ("saliency", "variance", "contours", *MASKS)
 MAKERS: dict[str, Callable[[Result, Representatives], Files]] = {
     **{kind: partial(_array_files, kind) for kind in ARRAYS},
     "json": _file("result.json", lambda result, chosen: schema.dump(facts(result, chosen)).encode()),
-    "overlay": _overlays,
+    "csv": _file("measurements.csv", lambda result, chosen: _measurements(result).encode()),
+    "overlay": lambda result, chosen: overlay_files(result),
     "panel": _file("panel.png", lambda result, chosen: png_bytes(result_panel(result, chosen))),
     "nifti": lambda result, chosen: chain.from_iterable(_array_files(kind, result, chosen, True) for kind in ARRAYS),
     "dicom-seg": dicom_seg_files,

@@ -12,11 +12,13 @@ import numpy as np
 from PIL import Image
 
 from berdiff import __version__
+from berdiff.data.kinds import RULES
 from berdiff.inference.measurements import measure
 from berdiff.inference.representatives import Representative
 from berdiff.inference.result import Result
 from berdiff.output.captions import notes_line, percent, set_words, settings_line, sizes
-from berdiff.output.tiles import SHOWN_SAMPLES, Tile, edges, grey_bytes, picture_bytes, result_tiles
+from berdiff.output.colours import legend
+from berdiff.output.tiles import SHOWN_SAMPLES, Tile, grey_bytes, picture_bytes, result_tiles, target_tiles
 from berdiff.output.views import close_up
 
 
@@ -47,8 +49,9 @@ def page(title: str, entries: Sequence[ReportEntry], intro: Sequence[str] = (), 
     def name_of_plane(tile: Tile) -> str:
         return planes.setdefault((_address(tile), *tile.plane.shape), f"p{len(planes)}")
 
-    environment.globals |= {"name_of_plane": name_of_plane, "outline": _outline, "measured": _measured}
-    environment.globals |= {"close_up": close_up, "result_tiles": result_tiles, "percent": percent}
+    environment.globals |= {"name_of_plane": name_of_plane, "path": _path, "measured": _measured}
+    environment.globals |= {"close_up": close_up, "result_tiles": result_tiles, "target_tiles": target_tiles}
+    environment.globals |= {"legend": legend, "rules": RULES, "percent": percent}
     environment.globals |= {"settings_line": settings_line, "set_words": set_words, "notes_line": notes_line}
     environment.globals |= {"shown_samples": SHOWN_SAMPLES}
     return environment.get_template("report.html.j2").render(
@@ -56,9 +59,10 @@ def page(title: str, entries: Sequence[ReportEntry], intro: Sequence[str] = (), 
     )
 
 
-def _outline(mask: np.ndarray) -> str:
-    """As an SVG path: each side of a pixel one unit across or down."""
-    return "".join(f"M{x} {y}{'h' if x_end > x else 'v'}1" for (x, y), (x_end, _) in edges(mask).tolist())
+def _path(segments: np.ndarray) -> str:
+    """Segments of `edges`, which run across or down, as an SVG path."""
+    steps = [(x, y, x_end - x, y_end - y) for (x, y), (x_end, y_end) in segments.tolist()]
+    return "".join(f"M{x:g} {y:g}h{right:g}" if right else f"M{x:g} {y:g}v{down:g}" for x, y, right, down in steps)
 
 
 def _measured(result: Result, k: int) -> dict[str, Any]:

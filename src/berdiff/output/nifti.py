@@ -6,6 +6,7 @@ from typing import Any
 
 import nibabel
 import numpy as np
+from nibabel.nifti1 import Nifti1Extension
 
 from berdiff.data.describe import present
 from berdiff.data.dicom import read_header
@@ -14,8 +15,11 @@ from berdiff.inference.result import Result
 from berdiff.output.captions import NOT_CLINICAL
 
 
-def nifti_bytes(result: Result, array: np.ndarray) -> bytes:
-    """A .nii.gz of `([Z,] H, W)`, or of `(m, [Z,] H, W)` as m volumes, on the grid of the result's source."""
+def nifti_bytes(result: Result, array: np.ndarray, labels: str = "") -> bytes:
+    """A .nii.gz of `([Z,] H, W)`, or of `(m, [Z,] H, W)` as m volumes, on the grid of the result's source.
+
+    `labels`: what the values of a label map mean; it becomes the header's comment.
+    """
     axes = 3 if result.volume else 2
     affine, header = _header(result)
     stored = _grid(result, array.reshape(-1, *array.shape[-axes:]))  # (m, X, Y, Z)
@@ -24,6 +28,9 @@ def nifti_bytes(result: Result, array: np.ndarray) -> bytes:
     image = kind(np.ascontiguousarray(values), affine, header)
     image.header.set_data_dtype(values.dtype)
     image.header["descrip"] = f"berdiff, {NOT_CLINICAL}"
+    if labels:
+        image.header.set_intent("label")
+        image.header.extensions.append(Nifti1Extension("comment", labels.encode()))
     return gzip.compress(image.to_bytes(), mtime=0)  # no time of writing: the same run, the same bytes
 
 

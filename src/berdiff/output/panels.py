@@ -2,25 +2,29 @@
 
 import io
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from textwrap import fill
+from textwrap import fill, shorten
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from berdiff.data.input_spec import Kind
 from berdiff.files import whole_file
 from berdiff.inference.representatives import Representative
 from berdiff.inference.result import Result
 from berdiff.output.captions import measured_line, notes_line, settings_line
-from berdiff.output.tiles import Tile, edges, result_tiles, saliency_tile, variance_tile
-from berdiff.output.views import close_up
+from berdiff.output.colours import Key, legend
+from berdiff.output.tiles import Tile, painted_tile, result_tiles, saliency_tile, target_tiles, variance_tile
+from berdiff.output.views import clearest_channel, close_up
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-TILE = 1.5  # inches
+TILE, LINE, TITLE = 1.5, 0.17, 0.15  # inches: a tile, a line of the title and the caption, a line above a tile
 CHARACTERS = 10.8  # per inch, in titles and captions
+NAME = 20  # characters of a target's name above a tile
 SHEET_SAMPLES = 4  # of each case on a sheet; saliency and variance are of all
 Row = Sequence[Tile | None]  # None leaves its place empty
 
@@ -32,25 +36,29 @@ def render(
     labels: Sequence[str] = (),
     aspect: float = 1.0,
     columns_alike: bool = False,
+    key: Key = (),
 ) -> "Figure":
     """Tiles in rows, with a label at the left of each row; `aspect` is the height of a pixel over its width.
 
-    `columns_alike`: the tiles of a column have one title, which stands above the first row.
+    `columns_alike`: the tiles of a column have one title, which stands above the first row. `key`: what the colours of
+    all tiles mean, below the title.
     """
     from matplotlib.figure import Figure  # no global state; half a second to import
 
     columns = max(map(len, rows))
-    height, width = next(tile.plane.shape for tile in reversed(rows[0]) if tile is not None)
+    height, width = next(tile.plane.shape[:2] for tile in reversed(rows[0]) if tile is not None)
     ratio = min(max(height * aspect / width, 0.4), 2.5)
     inches = max(TILE * columns + (0.4 if any(labels) else 0), 5 * TILE)
-    lines = [fill(line, int(inches * CHARACTERS)) for text in (title, caption) for line in text.splitlines()]
-    between = 0.05 if columns_alike else 0.2  # a title stands between two rows, or none
-    tall = (TILE * ratio + between) * len(rows) + 0.17 * len("\n".join(lines).splitlines()) + 0.3
+    room = int(inches * CHARACTERS)
+    above, below = (_wrapped(text, room) for text in (title, caption))
+    keys = _in_rows(key, room)
+    heights = [TITLE * max(len(tile.title.splitlines()) for tile in row if tile is not None) for row in rows]
+    titles = heights[0] if columns_alike else sum(heights)
+    tall = (TILE * ratio + 0.05) * len(rows) + titles + LINE * (len(above) + len(keys) + len(below)) + 0.3
     figure = Figure(figsize=(inches, tall), layout="constrained")
-    above = len(title.splitlines())
-    # names are words, never formulas, whatever dollar signs are in them
-    figure.suptitle("\n".join(lines[:above]), fontsize=10, parse_math=False)
-    figure.supxlabel("\n".join(lines[above:]), fontsize=9, parse_math=False)
+    # names are words, never formulas, whatever dollar signs are in them; below the title is room for the key
+    figure.suptitle("\n".join([*above, *[" "] * len(keys)]), fontsize=10, parse_math=False)
+    figure.supxlabel("\n".join(below), fontsize=9, parse_math=False)
     axes = figure.subplots(len(rows), columns, squeeze=False)
     for ax in axes.flat:
         ax.set(xticks=[], yticks=[])
@@ -67,6 +75,8 @@ def render(
         _title(ax, next(tile for row in rows if (tile := row[column]) is not None))
     for label, line in zip(labels, axes, strict=False):
         line[0].set_ylabel(label, fontsize=7, parse_math=False)
+    if key:
+        _legend(figure, key, len(keys[0]), len(above))
     return figure
 
 
@@ -84,20 +94,21 @@ def save_png(figure: "Figure", path: str | Path) -> None:
 
 
 def result_panel(result: Result, representatives: Sequence[Representative] | None = None) -> "Figure":
-    """Image, raters where known, contours, saliency, variance, representative masks and samples; what was measured."""
+    """Image, raters where known, contours, saliency, variance, representative masks and samples; what was measured.
+
+    Of several targets masks are shown together, then each target's own contours, saliency and variance.
+    """
     chosen = result.representatives() if representatives is None else representatives
     close, measured = close_up(result), result.measurements()
-    rows, labels = list[list[Tile]](), list[str]()
-    for k, target in enumerate(result.targets):
-        sections = result_tiles(close, chosen, k)
-        if k:
-            del sections["image"]  # it stands above
-        packed = pack(list(sections.values()))
-        rows += packed
-        labels += [target if len(result.targets) > 1 else ""] * len(packed)
+    sections, several = result_tiles(close, chosen), len(result.targets) > 1
+    own = [target_tiles(close, k) for k in range(len(result.targets))]
+    if several:
+        ordered = [*sections.values(), *(_named(tiles, name) for tiles, name in zip(own, result.targets, strict=True))]
+    else:
+        ordered = [sections["image"], sections["raters"], own[0], sections["representatives"], sections["samples"]]
     caption = [*(f"{target}: {measured_line(measured[target])}" for target in result.targets), notes_line(result)]
     title = f"{result.name}{close.words}\n{settings_line(result)}"
-    return render(rows, title, "\n".join(caption), labels, result.aspect)
+    return render(pack(ordered), title, "\n".join(caption), aspect=result.aspect, key=legend(result.targets))
 
 
 def case_row(
@@ -121,6 +132,43 @@ def case_row(
     return [*row, variance_tile(saliency * (1 - saliency), "variance")] if variance else row
 
 
+def targets_row(
+    image: np.ndarray,
+    masks: np.ndarray,
+    raters: int,
+    samples: np.ndarray | None = None,
+    channels: Sequence[str] = ("image",),
+    targets: Sequence[str] = ("",),
+    kind: Kind = "independent",
+    variance: bool = False,
+) -> list[Tile | None]:
+    """`case_row` of masks `(R, K, H, W)` and samples `(n, K, H, W)`. Several targets are shown together in each mask;
+    then each has its own agreement, or its own saliency and variance."""
+    if len(targets) == 1:
+        of_samples = None if samples is None else samples[:, 0]
+        return case_row(image, masks[:, 0], raters, of_samples, channels, variance)
+    marked = masks if samples is None else np.concatenate([masks, samples])
+    under = image[clearest_channel(image, marked)]
+    row: list[Tile | None] = [Tile(name, plane) for name, plane in zip(channels, image, strict=True)]
+    row += [painted_tile(f"rater {i + 1}", under, of, kind) for i, of in enumerate(masks)]
+    row += [None] * (raters - len(masks))
+    if samples is None:
+        agreement = [[Tile("agreement", share, "viridis")] for share in masks.mean(0)]
+    else:
+        row += [painted_tile(f"sample {i + 1}", under, of, kind) for i, of in enumerate(samples[:SHEET_SAMPLES])]
+        agreement = [[saliency_tile(share, "saliency")] for share in samples.mean(0, dtype=np.float32)]
+        if variance:
+            for tiles in agreement:
+                tiles.append(variance_tile(tiles[0].plane * (1 - tiles[0].plane), "variance"))
+    return row + [tile for tiles, name in zip(agreement, targets, strict=True) for tile in _named(tiles, name)]
+
+
+def _named(tiles: Sequence[Tile], target: str) -> list[Tile]:
+    """With the target above the title, as far as there is room for it."""
+    name = shorten(target, NAME, placeholder="...") if " " in target else target[:NAME]
+    return [replace(tile, title=f"{name}\n{tile.title}") for tile in tiles]
+
+
 def pack(sections: Sequence[Sequence[Tile]]) -> list[list[Tile]]:
     """Sections into rows, with as few blanks in the emptiest row as 6 to 10 tiles per row allow."""
     packed = (_packed(sections, columns) for columns in (8, 7, 9, 6, 10))
@@ -142,11 +190,11 @@ def _packed(sections: Sequence[Sequence[Tile]], columns: int) -> list[list[Tile]
 def _render_tile(tile: Tile, ax: "Axes", aspect: float) -> None:
     from matplotlib.collections import LineCollection
 
-    height, width = tile.plane.shape
+    height, width = tile.plane.shape[:2]
     covers = {"extent": (0, width, height, 0), "aspect": aspect}  # pixel (r, c): [c, c+1] x [r, r+1], as in `edges`
     ax.imshow(tile.plane, cmap=tile.colours, vmin=0, vmax=tile.brightest, interpolation="nearest", **covers)
-    for mask, colour in tile.outlines:
-        ax.add_collection(LineCollection(list(np.asarray(edges(mask), float)), colors=colour, linewidths=1))
+    for segments, colour, wide in tile.lines():
+        ax.add_collection(LineCollection(list(segments), colors=colour, linewidths=wide, capstyle="projecting"))
     for i, (words, colour) in enumerate(tile.key):
         ground = {"facecolor": "black", "edgecolor": "none", "pad": 1.5}
         ax.text(0.04 + 0.32 * i, 0.05, words, color=colour, fontsize=7, transform=ax.transAxes, bbox=ground)
@@ -154,3 +202,27 @@ def _render_tile(tile: Tile, ax: "Axes", aspect: float) -> None:
 
 def _title(ax: "Axes", tile: Tile) -> None:
     ax.set_title(tile.title, fontsize=8, pad=3, parse_math=False)
+
+
+def _wrapped(text: str, room: int) -> list[str]:
+    """Its lines, none longer than `room` characters."""
+    return [part for line in text.splitlines() for part in fill(line, room).splitlines()]
+
+
+def _in_rows(key: Key, room: int) -> list[Key]:
+    """As many entries beside each other as there is room for, in characters."""
+    columns = max(1, room // (6 + max((len(words) for words, _ in key), default=0)))
+    return [key[first : first + columns] for first in range(0, len(key), columns)]
+
+
+def _legend(figure: "Figure", key: Key, columns: int, above: int) -> None:
+    """The key, under `above` lines of the title."""
+    from matplotlib.patches import Patch
+
+    top = 1 - (LINE * above + 0.1) / figure.get_figheight()
+    looks = {"loc": "upper center", "ncols": columns, "fontsize": 8, "frameon": False, "borderpad": 0}
+    patches = [Patch(color=colour) for _, colour in key]
+    placed = figure.legend(patches, [""] * len(key), bbox_to_anchor=(0.5, top), borderaxespad=0, **looks)
+    placed.set_in_layout(False)
+    for text, (words, _) in zip(placed.get_texts(), key, strict=True):
+        text.set(text=words, parse_math=False)

@@ -5,21 +5,33 @@ under it stays untouched.
 """
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from PIL import Image
 
+from berdiff.data.input_spec import Kind
+from berdiff.inference.label_map import label_map
 from berdiff.inference.representatives import Representative
 from berdiff.output.captions import percent
+from berdiff.output.colours import (
+    BOX_COLOUR,
+    LEVELS,
+    RATER_COLOUR,
+    SAMPLE_COLOUR,
+    Key,
+    level_colours,
+    rgb_of,
+    target_colours,
+)
 from berdiff.output.views import CloseUp, clearest_channel
 
-LEVELS = (0.25, 0.5, 0.75)
-LEVEL_COLOURS = ("#4cc9f0", "#ffd166", "#ff5d8f")
-SAMPLE_COLOUR, RATER_COLOUR, BOX_COLOUR = "#ffd166", "#4cc9f0", "#ffffff"
 MAX_VARIANCE = 0.25  # of a 0/1 variable: half of the samples mark the pixel
 SHOWN_SAMPLES = 16
+PAINT = 0.6  # how much of a target's colour covers the image
+INSET = 0.3  # pixels, of outlines that keep inside their masks
+THIN, WIDER = 0.65, 0.5  # widths where there are several outlines: of the last one, and of it for each one drawn over
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,11 +39,23 @@ class Tile:
     """Values in a plane, and the outlines over it."""
 
     title: str
-    plane: np.ndarray  # (H, W)
+    plane: np.ndarray  # (H, W), or on sheets (H, W, 3) in colours of its own, in [0, 1]
     colours: str = "gray"
     brightest: float = 1.0  # the value of the brightest colour
-    outlines: Sequence[tuple[np.ndarray, str]] = ()  # (mask (H, W), colour)
-    key: Sequence[tuple[str, str]] = ()  # (words, colour), where several colours need it
+    outlines: Sequence[tuple[np.ndarray, str]] = ()  # (mask (H, W), colour), drawn in this order
+    inside: bool = False  # outlines keep inside their masks: where two masks touch, both are seen
+    key: Key = ()  # where several colours need it
+
+    def lines(self) -> Iterator[tuple[np.ndarray, str, float]]:
+        """(segments (E, 2, 2) of `edges`, colour, width) of each outline that is not empty; one alone has the width 1.
+
+        Where one lies on another it is narrower than that one, so that both are seen.
+        """
+        inset, wider = (INSET, 0.0) if self.inside else (0.0, WIDER)
+        thin = THIN if len(self.outlines) > 1 else 1.0
+        for over, (mask, colour) in zip(reversed(range(len(self.outlines))), self.outlines, strict=True):
+            if mask.any():
+                yield edges(mask, inset), colour, thin * (1 + wider * over)
 
 
 def saliency_tile(saliency: np.ndarray, title: str = "saliency, 0 to 1") -> Tile:
@@ -42,51 +66,102 @@ def variance_tile(variance: np.ndarray, title: str = f"variance, 0 to {MAX_VARIA
     return Tile(title, variance, "viridis", MAX_VARIANCE)
 
 
-def result_tiles(close: CloseUp, representatives: Sequence[Representative], target: int) -> dict[str, list[Tile]]:
-    """What there is to see of one target, section by section: for the panel and for the report."""
-    result, channel = close.result, clearest_channel(close.result)
-    under, raters = result.image[channel], [] if result.raters is None else result.raters
+def masks_tile(title: str, under: np.ndarray, masks: np.ndarray, kind: Kind, colour: str = SAMPLE_COLOUR) -> Tile:
+    """All targets of masks `(K, H, W)` outlined over an image; one alone in `colour`, several each in its own."""
+    colours = (colour,) if len(masks) == 1 else target_colours(len(masks))
+    words = title if masks.any() else f"{title}: nothing"
+    outlines = list(zip(masks, colours, strict=True))
+    return Tile(words, under, outlines=outlines, inside=kind == "exclusive" and len(masks) > 1)
+
+
+def painted_tile(title: str, under: np.ndarray, masks: np.ndarray, kind: Kind) -> Tile:
+    """Masks `(K, H, W)` of several targets as they can be told apart where a pixel is hardly more than a line is wide:
+    painted over the image, of nested ones the innermost; independent ones, which may overlap, are outlined."""
+    if kind == "independent":
+        return masks_tile(title, under, masks, kind)
+    colours = np.array([rgb_of(colour) for colour in ("#000000", *target_colours(len(masks)))]) / 255
+    labels, grey = label_map(masks)[..., None], np.repeat(under[..., None], 3, -1)
+    plane = np.where(labels > 0, PAINT * colours[labels[..., 0]] + (1 - PAINT) * grey, grey)
+    return Tile(title if masks.any() else f"{title}: nothing", plane)
+
+
+def contours_tile(title: str, under: np.ndarray, saliency: np.ndarray, target: int, count: int) -> Tile:
+    """Where the saliency `(H, W)` of one of `count` targets reaches each level, over an image."""
+    colours = level_colours(target, count)
+    outlines = [(saliency >= np.float32(level), colour) for level, colour in zip(LEVELS, colours, strict=True)]
+    key = [(percent(level), colour) for level, colour in zip(LEVELS, colours, strict=True)]
+    return Tile(title, under, outlines=outlines, key=key)
+
+
+def result_tiles(close: CloseUp, representatives: Sequence[Representative]) -> dict[str, list[Tile]]:
+    """What there is to see of all targets together, section by section: for the panel and for the report."""
+    result, under = close.result, _under(close)
     names = ["image"] if len(result.image) == 1 else [f"channel {i + 1}" for i in range(len(result.image))]
     images = [Tile(name, plane) for name, plane in zip(names, result.image, strict=True)]
     if close.plane.shape != result.image.shape:
         box = np.zeros(close.plane.shape[1:], bool)
         box[close.box] = True
-        images.insert(0, Tile("where", close.plane[channel], outlines=[(box, BOX_COLOUR)]))
+        images.insert(0, Tile("where", close.plane[_channel(close)], outlines=[(box, BOX_COLOUR)]))
 
-    def outlined(title: str, masks: np.ndarray, colour: str) -> Tile:
-        mask = masks[target]
-        return Tile(title if mask.any() else f"{title}: nothing", under, outlines=[(mask, colour)])
+    def outlined(title: str, masks: np.ndarray, colour: str = SAMPLE_COLOUR) -> Tile:
+        return masks_tile(title, under, masks, result.kind, colour)
 
-    contours = list(zip(result.contours(LEVELS)[:, target], LEVEL_COLOURS, strict=True))
-    key = [(percent(level), colour) for level, colour in zip(LEVELS, LEVEL_COLOURS, strict=True)]
-    shown = result.samples[:SHOWN_SAMPLES]
+    raters = [] if result.raters is None else result.raters
     return {
         "image": images,
         "raters": [outlined(f"rater {i + 1}", masks, RATER_COLOUR) for i, masks in enumerate(raters)],
-        "summary": [
-            Tile("contours", under, outlines=contours, key=key),
-            saliency_tile(result.saliency[target]),
-            variance_tile(result.variance[target]),
-        ],
+        # of one target its contours show it
+        "majority": [outlined("majority", result.majority())] if len(result.targets) > 1 else [],
         "representatives": [
-            outlined(f"{percent(found.frequency)} of samples", result.pool[found.index], SAMPLE_COLOUR)
-            for found in representatives
+            outlined(f"{percent(found.frequency)} of samples", result.pool[found.index]) for found in representatives
         ],
-        "samples": [outlined(f"sample {i + 1}", masks, SAMPLE_COLOUR) for i, masks in enumerate(shown)],
+        "samples": [outlined(f"sample {i + 1}", of) for i, of in enumerate(result.samples[:SHOWN_SAMPLES])],
     }
 
 
-def edges(mask: np.ndarray) -> np.ndarray:
+def target_tiles(close: CloseUp, target: int) -> list[Tile]:
+    """Of one target: contours, saliency and variance."""
+    result = close.result
+    saliency = result.saliency[target]
+    contours = contours_tile("contours", _under(close), saliency, target, len(result.targets))
+    return [contours, saliency_tile(saliency), variance_tile(result.variance[target])]
+
+
+def _channel(close: CloseUp) -> int:
+    return clearest_channel(close.result.image, close.result.pool)
+
+
+def _under(close: CloseUp) -> np.ndarray:
+    """What masks are outlined on."""
+    return close.result.image[_channel(close)]
+
+
+def edges(mask: np.ndarray, inset: float = 0.0) -> np.ndarray:
     """The outline of a mask (H, W) as segments (E, 2, 2) of points (x, y); pixel (r, c) covers [c, c+1] x [r, r+1].
 
-    Every side between a pixel of the mask and one outside it (or the border) is one segment, so E is the perimeter.
+    Every side of a pixel of the mask towards one outside it (or the border) is one segment, so E is the perimeter.
+    `inset`, below 0.5 pixels, moves the outline into the mask and leaves it closed.
     """
     padded = np.pad(np.asarray(mask) > 0, 1)
-    y, x = np.nonzero(padded[1:, 1:-1] != padded[:-1, 1:-1])  # sides that lie between two rows
-    across = np.stack([np.stack([x, y], -1), np.stack([x + 1, y], -1)], 1)
-    y, x = np.nonzero(padded[1:-1, 1:] != padded[1:-1, :-1])  # between two columns
-    down = np.stack([np.stack([x, y], -1), np.stack([x, y + 1], -1)], 1)
-    return np.concatenate([across, down])
+    height, width = padded.shape
+
+    def beside(y: int, x: int) -> np.ndarray:
+        """Of each pixel (H, W), whether the one y rows below and x columns right of it is in the mask."""
+        return padded[1 + y : height - 1 + y, 1 + x : width - 1 + x]
+
+    sides = []
+    for dy, dx in ((-1, 0), (1, 0), (0, -1), (0, 1)):  # where a side faces
+        ty, tx = abs(dx), abs(dy)  # along the side
+        y, x = np.nonzero(beside(0, 0) & ~beside(dy, dx))
+        middle = np.stack([x + 0.5 + (0.5 - inset) * dx, y + 0.5 + (0.5 - inset) * dy], -1)
+        ends = []
+        for sign in (-1, 1):
+            along, around = beside(sign * ty, sign * tx)[y, x], beside(dy + sign * ty, dx + sign * tx)[y, x]
+            # shorter at a corner of the mask, longer at one of its outside, up to where the next side begins
+            reach = 0.5 + np.where(along, np.where(around, inset, 0.0), -inset)
+            ends.append(middle + sign * reach[:, None] * np.array([tx, ty]))
+        sides.append(np.stack(ends, 1))
+    return np.concatenate(sides)
 
 
 def grey_bytes(image: np.ndarray) -> np.ndarray:

@@ -39,9 +39,10 @@ def fullest_slice(result: Result) -> int:
     return int(area.argmax()) if area.any() else len(area) // 2
 
 
-def clearest_channel(result: Result) -> int:
-    """Of a 2D image of several channels, the one in which the marked stands out most from what is around it."""
-    image, marked = result.image, result.pool.any(axis=(0, 1))
+def clearest_channel(image: np.ndarray, masks: np.ndarray) -> int:
+    """Of an image `(C, H, W)`, the channel in which what any of the masks `(m, K, H, W)` marks stands out most from
+    what is around it."""
+    marked = masks.any(axis=(0, 1))
     if len(image) == 1 or not marked.any() or marked.all():
         return 0
     apart = np.abs(image[:, marked].mean(1) - image[:, ~marked].mean(1))
@@ -58,7 +59,8 @@ def _box(result: Result) -> tuple[slice, slice]:
         return slice(*rows), slice(*columns)
     spans = [(int(line.argmax()), len(line) - int(line[::-1].argmax())) for line in (touched.any(1), touched.any(0))]
     both = [(min(a, c), max(b, d)) for (a, b), (c, d) in zip(regions, spans, strict=True)]
-    if max(last - first for first, last in both) > 2 * MIN_SIDE:
+    largest = 2 * MIN_SIDE if len(result.targets) == 1 else MIN_SIDE  # the lines of several targets need room
+    if max(last - first for first, last in both) > largest:
         side = max(MIN_SIDE, *(round((last - first) * 5 / 3) for first, last in spans))
         sides = [min(side, length) for length in touched.shape]
         middles = zip(spans, sides, touched.shape, strict=True)

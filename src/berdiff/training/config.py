@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import tyro
-from annotated_types import Ge, Gt, Lt
+from annotated_types import Ge, Gt, Le, Lt
 
 from berdiff import schema
+from berdiff.data.input_spec import InputSpec
 from berdiff.errors import InputError
 from berdiff.methods.config import M, MethodConfig, method_class, to_plain
 
@@ -30,9 +31,25 @@ class DataConfig(schema.Settings):
     """folder or address of a prepared store; without it the embedded data"""
     split: str = "train"  # split to train on
     crop: Count | None = None  # centre crop in pixels
+    patch: Count | None = None
+    """side in pixels of random patches to train on, for images larger than the network, which the model then segments
+    by tiles"""
+    foreground: Annotated[float, Ge(0), Le(1)] = 0.33
+    """with patch: share of the patches around a random pixel that a rater marked, the others anywhere"""
     augment: bool = False  # flips, quarter turns, small shifts, mild intensity changes
-    shift: Natural = 4  # with augment: maximum shift in pixels; 0 where objects are centred and that is informative
+    shift: Natural = 4
+    """with augment, without patch: maximum shift in pixels; 0 where objects are centred and that is informative"""
     prefetch: Count = 4  # batches prepared in the background
+
+    def check(self) -> None:
+        if self.patch is not None and self.crop is not None:
+            found = f"{self.patch} and {self.crop}"
+            raise InputError(f"patch: expected no crop beside it (--data.crop None takes it away), found {found}")
+
+    def seen(self, spec: InputSpec) -> InputSpec:
+        """What the network sees of images of `spec`: all of them, their centre, or patches."""
+        side = self.patch or self.crop
+        return spec.cropped(spec.size if side is None else (side, side), patches=self.patch is not None)
 
 
 @dataclass(frozen=True)

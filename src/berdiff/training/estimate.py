@@ -13,6 +13,7 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from berdiff.display import duration
 from berdiff.errors import InputError
+from berdiff.evaluation.core import sample_cases
 from berdiff.training.config import AnyConfig
 from berdiff.training.engine import make_fabric
 from berdiff.training.loop import Trainer
@@ -98,10 +99,11 @@ def _validation_seconds(trainer: Trainer) -> float:
     """Of all cases, by one mask and one step of it."""
     if trainer.cases is None:
         return 0.0
-    segmenter, image = trainer.segmenter.eval(), trainer.cases.images[:1].to(trainer.fabric.device)
+    segmenter, cases = trainer.segmenter.eval(), trainer.cases
     sampler = segmenter.sampler
     one_step = None if sampler is None else replace(sampler, steps=1)
-    seconds = _seconds(lambda: segmenter.sample(image, 1, torch.Generator(image.device), one_step))
+    one = cases.images[:1], cases.names[:1], 1, one_step, 0, trainer.fabric.device, cases.size
+    seconds = _seconds(lambda: sample_cases(segmenter, *one))
     passes = trainer.config.validation.samples * (1 if sampler is None else sampler.count)
     return seconds * passes * len(trainer.cases.names)
 

@@ -12,6 +12,7 @@ from berdiff.data.describe import by, expect
 from berdiff.data.store import Store, open_store
 from berdiff.display import progress
 from berdiff.errors import InputError
+from berdiff.evaluation.core import OVERLAP
 from berdiff.memory import keep_freed_memory
 from berdiff.methods import folder as model_folder
 from berdiff.methods.base import Segmenter
@@ -70,7 +71,8 @@ def open_trainer(config: AnyConfig, run: Path) -> Trainer:
         config.data.prefetch,
         pin=fabric.device.type == "cuda",
     )
-    return Trainer(fabric, segmenter, config, batches, read_cases(store, config, dataset.size), run)
+    seen = store.size if config.data.patch is not None else dataset.size  # in validation: all of it, or its centre
+    return Trainer(fabric, segmenter, config, batches, read_cases(store, config, seen), run)
 
 
 def _open_store(config: AnyConfig) -> Store:
@@ -80,15 +82,21 @@ def _open_store(config: AnyConfig) -> Store:
 
 def _build(config: AnyConfig, store: Store) -> tuple[Segmenter, SliceDataset]:
     """The segmenter with the weights to begin with, and the slices it learns from."""
-    data = config.data
-    size = store.size if data.crop is None else (data.crop, data.crop)
+    data, spec = config.data, config.data.seen(store.input_spec)
     try:
-        segmenter = config.model.build(store.input_spec.cropped(size))
+        segmenter = config.model.build(spec)
     except ValueError as error:
         raise InputError(f"--model: {error}") from error
-    dataset = SliceDataset(store, data.split, segmenter.raters, data.crop, data.augment, config.seed, data.shift)
-    fits = all(side % segmenter.stride == 0 for side in size)
-    expect(fits, "--data.crop", f"height and width in multiples of {segmenter.stride} for this network", by(size))
+    cut = data.crop, data.augment, config.seed, data.shift, data.patch, data.foreground
+    dataset = SliceDataset(store, data.split, segmenter.raters, *cut)
+    option = "--data.crop" if data.patch is None else "--data.patch"
+    fits = all(side % segmenter.stride == 0 for side in spec.size)
+    expect(fits, option, f"height and width in multiples of {segmenter.stride} for this network", by(spec.size))
+    if spec.patches and spec.size != store.size:
+        try:
+            segmenter.tiled(spec.size, OVERLAP)  # what its validation, and every use, will need
+        except InputError as error:
+            raise InputError(f"{option}: {error}") from error
     if config.init is not None:
         model_folder.copy_weights(segmenter, config.init)
     return segmenter, dataset

@@ -19,7 +19,10 @@ _PURPOSES = {  # here and not in the modules, which need h5py, nibabel or pydico
     "lidc-png": "the PNG tree LIDC-IDRI-<number>/nodule-Y/{images,mask-0..3}",
     "lidc-jpg": "folders of JPGs, image_<i>.jpg and label0_.jpg to label3_.jpg",
     "brats": "BraTS cases, the Decathlon's 4D files, or 2D slices",
+    "brats-h5": "BraTS 2020 as Kaggle has it, volume_<v>_slice_<s>.h5",
+    "nnunet": "nnU-Net's raw data: imagesTr, labelsTr, dataset.json",
     "folder": "anyone's images and masks",
+    "hdf5": "anyone's HDF5 file: images and labels, or a channel per rater",
 }
 SOURCES = Registry("berdiff.sources", {name: f"{__name__}.{name.replace('-', '_')}" for name in _PURPOSES})
 find_source: Callable[[str], ModuleType] = SOURCES.load

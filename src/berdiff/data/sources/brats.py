@@ -1,10 +1,12 @@
 """BraTS: four MRI sequences and a tumour mask, by the paper's rules.
 
-Three layouts are known by their names: case folders (CASE/CASE_t1.nii.gz, t1ce, t2, flair, seg), the Decathlon's 4D
-files (imagesTr, labelsTr), and exports of 2D slices (CASE_t1_NUMBER.nii.gz, ...).
+Three layouts are known by their names: case folders (CASE/CASE_t1.nii.gz, t1ce, t2, flair, seg; since 2023
+CASE/CASE-t1n.nii.gz, t1c, t2w, t2f, seg), the Decathlon's 4D files (imagesTr, labelsTr), and exports of 2D slices
+(CASE_t1_NUMBER.nii.gz, ...).
 
-Channels are the sequences in the order t1, t1ce, t2, flair, whatever the files' own order; a patient is a case; a case
-of the store is one axial slice, named CASE_NUMBER with slices counted from 0 at the bottom of the whole scan.
+Channels are the sequences in the order t1, t1ce, t2, flair, whatever the files' own order; a patient is a case (of
+BraTS 2023's PATIENT-TIMEPOINT, the patient); a case of the store is one axial slice, named CASE_NUMBER with slices
+counted from 0 at the bottom of the whole scan.
 
 What the paper leaves open, and what is done here:
 - 240 -> 224: the paper resizes, so that is the default; public code crops ([8:-8]), which is `--fit crop`.
@@ -29,14 +31,16 @@ from berdiff.data.describe import expect
 from berdiff.data.fitting import Fit, fit_image, fit_labels, fit_spacing
 from berdiff.data.input_spec import Intensity, Side
 from berdiff.data.intensity import to_unit
+from berdiff.data.kinds import implied_kind
 from berdiff.data.sources.brats_layouts import SEQUENCES, FoundCase, find_cases
 from berdiff.data.sources.case_list import read_case_list
 from berdiff.data.split import split_patients
 from berdiff.schema import Settings
 
 Sequence = Literal["t1", "t1ce", "t2", "flair"]
-TARGETS = {
+TARGETS = {  # each by its labels
     "whole": {"whole_tumour": (1, 2, 4)},
+    "regions": {"whole_tumour": (1, 2, 4), "tumour_core": (1, 4), "enhancing_tumour": (4,)},
     "labels": {"necrotic_core": (1,), "edema": (2,), "enhancing_tumour": (4,)},
 }
 
@@ -48,8 +52,9 @@ class Options(Settings):
     sequences: tuple[Sequence, ...] = SEQUENCES  # Which sequences become channels, in this order.
     bottom: Annotated[int, Ge(0)] = 80  # Axial slices to leave out at the bottom.
     top: Annotated[int, Ge(0)] = 26  # Axial slices to leave out at the top.
-    targets: Literal["whole", "labels"] = "whole"
-    """One target, the whole tumour (label > 0), or the original labels 1, 2, 4 as three."""
+    targets: Literal["whole", "regions", "labels"] = "whole"
+    """The whole tumour (label > 0); or the regions of the challenge, whole tumour, tumour core in it, enhancing tumour
+    in that; or the labels apart: necrotic core, edema, enhancing tumour."""
     size: tuple[Side, Side] = (224, 224)  # Height and width of the prepared slices.
     fit: Fit = "resize"
     """How to get there: resize as in the paper (masks: nearest pixel), or crop the centre as public code does."""
@@ -61,7 +66,8 @@ class Options(Settings):
     """The split that --table or folders such as training and testing bring, if any; or one of the paper's sizes, a
     tenth of the patients (125 of 1,251) for test and the rest for training."""
     table: Path | None = None
-    """A CSV file with the columns case, patient and perhaps split. Without it, each case is a patient."""
+    """A CSV file with the columns case, patient and perhaps split. Without it, each case is a patient (of BraTS 2023's
+    names, all time points of one are)."""
 
     def check(self) -> None:
         different = self.sequences and len(set(self.sequences)) == len(self.sequences)
@@ -79,6 +85,7 @@ def read(path: str | Path, options: Options) -> Reading:
     return Reading(
         channels=options.sequences,
         targets=tuple(TARGETS[options.targets]),
+        kind=implied_kind(TARGETS[options.targets]),
         intensity=intensity,
         raters=1,
         size=options.size,
@@ -91,7 +98,7 @@ def read(path: str | Path, options: Options) -> Reading:
 
 def _listed(found: list[FoundCase], options: Options) -> dict[str, tuple[str, str]]:
     """Patient and split of every case."""
-    listed = {case.name: (case.name, case.split) for case in found}
+    listed = {case.name: (case.patient, case.split) for case in found}
     if options.table is not None:
         listed = read_case_list(options.table, listed)
     if options.split == "paper":

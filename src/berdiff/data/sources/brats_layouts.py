@@ -1,14 +1,17 @@
 """Find the cases of a BraTS folder, whichever of the three layouts it has.
 
-Case folders (BraTS 2018 to 2021) and 2D slices, `CASE_{t1,...,seg}_NUMBER.nii.gz` or `..._NUMBER_w.nii.gz`, may lie at
-any depth; the Decathlon's are `imagesTr/CASE.nii.gz` of four channels and `labelsTr/CASE.nii.gz`.
+Case folders (BraTS 2018 to 2021, and 2023's names) and 2D slices, `CASE_{t1,...,seg}_NUMBER.nii.gz` or
+`..._NUMBER_w.nii.gz`, may lie at any depth; the Decathlon's are `imagesTr/CASE.nii.gz` of four channels and
+`labelsTr/CASE.nii.gz`.
 
-Only names and headers are read here, so a missing sequence or a differing shape is found before the long work begins.
+Only names, headers and one label map or a few are read here, so a missing sequence or a differing shape is found
+before the long work begins. The label maps say how enhancing tumour is written: 4, or 3 since BraTS 2023. Both in one
+data set are refused, as 3 had another meaning before (non-enhancing tumour, until 2016).
 """
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -18,12 +21,14 @@ import numpy as np
 
 from berdiff import schema
 from berdiff.data import volumes
-from berdiff.data.describe import by, expect
+from berdiff.data.describe import by, expect, some_values
 from berdiff.data.paths import SPLIT_FOLDERS, add_once, expect_folder, files_under, inside
 from berdiff.data.reading import stem
 
 SEQUENCES = ("t1", "t1ce", "t2", "flair")
-LABELS = (0, 1, 2, 4)  # background, necrotic core, edema, enhancing tumour
+ENHANCING = 4  # beside 0 background, 1 necrotic core, 2 edema
+NEW_ENHANCING = 3  # the same since BraTS 2023
+NEW_NOTE = "enhancing tumour is 3 in these files, as in BraTS 2023; read as the 4 of the years before"
 GRID_DEPTH = 155  # axial slices of every BraTS scan: where "the top 26" begins in an export of single slices
 # Decathlon: channels in this order; labels 1 edema, 2 non-enhancing (necrotic) core, 3 enhancing tumour
 DECATHLON_CHANNELS = ("flair", "t1", "t1ce", "t2")
@@ -31,11 +36,14 @@ DECATHLON_MODALITIES = {"0": "flair", "1": "t1w", "2": "t1gd", "3": "t2w"}
 DECATHLON_TO_BRATS = np.array([0, 2, 1, 4], np.uint8)
 _PARTS = "|".join((*SEQUENCES, "seg"))
 _FILE = re.compile(rf"(?P<case>.+)_(?P<part>{_PARTS})(_(?P<number>\d+)(_w)?)?\.nii(\.gz)?")
+NEW_PARTS = {"t1n": "t1", "t1c": "t1ce", "t2w": "t2", "t2f": "flair", "seg": "seg"}
+_NEW_FILE = re.compile(rf"(?P<case>.+)-(?P<part>{'|'.join(NEW_PARTS)})\.nii(\.gz)?")
+_TIME_POINT = re.compile(r"(?P<patient>.+-\d{5})-\d{3}")  # BraTS-GLI-00006-000
 _STRAY_SEG = re.compile(r".+_Segm\.nii(\.gz)?")  # BraTS20_Training_355 was published with its seg under such a name
 WHOLE = -1  # in place of the number of a slice
 Found = dict[tuple[str, int], dict[str, Path]]  # (case, number of a slice) -> part -> file
-# Slices of one case, as stored: the sequences asked for (C, Z, H, W) float32, labels (Z, H, W) uint8 of LABELS, and
-# mm per pixel (row, column)
+# Slices of one case, as stored: the sequences asked for (C, Z, H, W) float32, labels (Z, H, W) uint8 of 0, 1, 2 and
+# ENHANCING, and mm per pixel (row, column)
 Scan = tuple[np.ndarray, np.ndarray, tuple[float, float]]
 
 
@@ -58,14 +66,29 @@ class FoundCase:
     load: Callable[[tuple[str, ...]], Scan]  # from the sequences that are wanted, in their order
     planar: bool = False  # exported slice by slice
 
+    @property
+    def patient(self) -> str:
+        """Since BraTS 2023 a case is a time point of a patient."""
+        match = _TIME_POINT.fullmatch(self.name)
+        return match["patient"] if match else self.name
 
-def _load_volumes(files: dict[str, Path], sequences: tuple[str, ...]) -> Scan:
+
+def _labels(values: np.ndarray, enhancing: int, path: Path) -> np.ndarray:
+    """A label map of the data set's own codes with ENHANCING for `enhancing`; no other value may appear."""
+    allowed = (0, 1, 2, enhancing)
+    unknown = np.setdiff1d(values, allowed)
+    like = " like other cases of this data" if np.isin(unknown, (ENHANCING, NEW_ENHANCING)).any() else ""
+    expect(not len(unknown), path, f"the labels {', '.join(map(str, allowed))}{like}", f"{some_values(unknown)} too")
+    return np.where(values == enhancing, ENHANCING, values).astype(np.uint8)
+
+
+def _load_volumes(files: dict[str, Path], enhancing: int, sequences: tuple[str, ...]) -> Scan:
     """A case folder: one file per sequence."""
     seg, *images = (volumes.read_volume(files[part]) for part in ("seg", *sequences))
     for image in images:
         volumes.check_same_place(seg, image)
     voxels = np.stack([image.voxels.astype(np.float32) for image in images])
-    return voxels, volumes.whole_labels(seg.voxels, LABELS, seg.path), seg.spacing[1:]
+    return voxels, _labels(seg.voxels, enhancing, seg.path), seg.spacing[1:]
 
 
 def _load_decathlon(image_path: Path, labels_path: Path, sequences: tuple[str, ...]) -> Scan:
@@ -78,11 +101,11 @@ def _load_decathlon(image_path: Path, labels_path: Path, sequences: tuple[str, .
     return image.voxels[order].astype(np.float32, copy=False), DECATHLON_TO_BRATS[stored], labels.spacing[1:]
 
 
-def _load_slices(slices: list[dict[str, Path]], sequences: tuple[str, ...]) -> Scan:
+def _load_slices(slices: list[dict[str, Path]], enhancing: int, sequences: tuple[str, ...]) -> Scan:
     """One 2D file per sequence and slice."""
     images, labels = [], []
     for files in slices:
-        seg = volumes.whole_labels(volumes.read_plane(files["seg"]), LABELS, files["seg"])
+        seg = _labels(volumes.read_plane(files["seg"]), enhancing, files["seg"])
         planes = [volumes.read_plane(files[sequence]) for sequence in sequences]
         expected = (labels or planes)[0].shape
         for sequence, plane in zip((*sequences, "seg"), (*planes, seg), strict=True):
@@ -102,7 +125,9 @@ def find_cases(root: Path, sequences: tuple[str, ...]) -> tuple[list[FoundCase],
     found: Found = defaultdict(dict)
     stray: dict[Path, Path] = {}
     for path in files_under(root):
-        if match := _FILE.fullmatch(path.name):
+        if match := _NEW_FILE.fullmatch(path.name):
+            add_once(found[match["case"], WHOLE], NEW_PARTS[match["part"]], path)
+        elif match := _FILE.fullmatch(path.name):
             add_once(found[match["case"], int(match["number"] or WHOLE)], match["part"], path)
         elif _STRAY_SEG.fullmatch(path.name):
             stray[path.parent] = path
@@ -110,15 +135,27 @@ def find_cases(root: Path, sequences: tuple[str, ...]) -> tuple[list[FoundCase],
         folder = next(iter(files.values())).parent
         if "seg" not in files and folder in stray:
             files["seg"] = stray[folder]
-    names = "(CASE_t1.nii.gz, ..., CASE_seg.nii.gz, 2D slices of them, or Decathlon's imagesTr)"
+    names = "(CASE_t1.nii.gz, ..., CASE_seg.nii.gz, or CASE-t1n.nii.gz, 2D slices of them, or Decathlon's imagesTr)"
     expect(found, root, f"BraTS cases {names}")
     whole = {number == WHOLE for _, number in found}
     expect(len(whole) == 1, root, "whole volumes or 2D slices", "both (give one of the folders)")
     splits, notes = _labelled(root, found, sequences)
-    return _cases(root, found, splits), notes
+    segs = (found[key]["seg"] for key in sorted(splits))
+    label_maps = (volumes.read_volume(seg).voxels if whole == {True} else volumes.read_plane(seg) for seg in segs)
+    enhancing = _enhancing_code(label_maps)
+    return _cases(root, found, splits, enhancing), notes + [NEW_NOTE] * (enhancing == NEW_ENHANCING)
 
 
-def _cases(root: Path, found: Found, splits: dict[tuple[str, int], str]) -> list[FoundCase]:
+def _enhancing_code(label_maps: Iterable[np.ndarray]) -> int:
+    """How the first label map with enhancing tumour writes it; loading holds all others to that."""
+    for values in label_maps:
+        for code in (ENHANCING, NEW_ENHANCING):
+            if (values == code).any():
+                return code
+    return ENHANCING
+
+
+def _cases(root: Path, found: Found, splits: dict[tuple[str, int], str], enhancing: int) -> list[FoundCase]:
     cases = []
     for name, keys in groupby(sorted(splits), key=lambda key: key[0]):
         slices = {number: found[name, number] for _, number in keys}
@@ -131,10 +168,10 @@ def _cases(root: Path, found: Found, splits: dict[tuple[str, int], str]) -> list
             shape = volumes.shape_of(seg)
             for path in slices[WHOLE].values():
                 _check_shape(path, shape)
-            source, load = seg.parent.relative_to(root).as_posix(), partial(_load_volumes, slices[WHOLE])
+            source, load = seg.parent.relative_to(root).as_posix(), partial(_load_volumes, slices[WHOLE], enhancing)
             cases.append(FoundCase(name, split, source, range(shape[0]), shape[0], load))
         else:
-            source, load = seg.relative_to(root).as_posix(), partial(_load_slices, list(slices.values()))
+            source, load = seg.relative_to(root).as_posix(), partial(_load_slices, list(slices.values()), enhancing)
             cases.append(FoundCase(name, split, source, list(slices), GRID_DEPTH, load, planar=True))
     return cases
 

@@ -13,6 +13,10 @@ masks/PATIENT/SCAN.png): the case is then PATIENT/SCAN. Other names are given by
 "{target}/{case}"`, or, for several channels in several files like nnU-Net's CASE_0000, `--image-name
 "{case}_{channel}"`.
 
+Several targets are files of their own by those names, or values of one mask: `--labels liver=1 tumour=2` are
+exclusive, at most one per pixel; lists of values overlap as they are meant to, and `--labels wt=1,2,4 tc=1,4 et=4`,
+each inside the one before it, are nested. `--kind` says otherwise, and every mask is checked against it.
+
 Volumes become axial slices, upright whatever way they were stored; a mask must lie where its image does.
 The patient, by whom splits are made, is what `--patient` finds in the case, or what `--table` holds, or else the
 first folder of the case, or else the case itself.
@@ -31,8 +35,9 @@ from annotated_types import Ge, Lt
 from berdiff.data.case import Case, Reading
 from berdiff.data.describe import by, expect, refusing, some_values
 from berdiff.data.fitting import Fit, fit_image, fit_labels, fit_spacing
-from berdiff.data.input_spec import Intensity, Side
+from berdiff.data.input_spec import Intensity, Kind, Side
 from berdiff.data.intensity import to_unit
+from berdiff.data.kinds import TargetValues, implied_kind, label_values
 from berdiff.data.paths import expect_folder
 from berdiff.data.reading import ImageFile, Outline, outline, read_image_file, read_labels
 from berdiff.data.sources.case_list import read_case_list
@@ -41,7 +46,6 @@ from berdiff.data.volumes import check_same_place
 from berdiff.schema import Settings
 
 _LUMA = np.array([0.299, 0.587, 0.114], np.float32)  # ITU-R BT.601, as Pillow's own conversion
-TargetValues = dict[str, tuple[int, ...]]  # target -> its values in a mask; no values: 0 and any one other
 OWN_PATIENT = "each case counts as a patient of its own, as neither --patient nor --table said otherwise"
 
 
@@ -60,7 +64,13 @@ class Options(Settings):
     table: Path | None = None  # A CSV file with the columns case, patient and perhaps split.
     foreground: tuple[int, ...] = ()
     """The values that mean foreground in a mask. Without it, a mask may hold 0 and one other value."""
-    labels: tuple[str, ...] = ()  # Targets by their value in one mask, such as liver=1 tumour=2.
+    labels: tuple[str, ...] = ()
+    """Targets by their value or values in one mask, such as liver=1 tumour=2, or wt=1,2,4 tc=1,4 et=4."""
+    targets: tuple[str, ...] = ()
+    """Where the files' names hold targets: all of them in the order that is wanted, nested ones outermost first."""
+    kind: Kind | None = None
+    """How targets may lie: anyhow (independent), each inside the one before it (nested), at most one per pixel
+    (exclusive). Without it, --labels decide; targets in files of their own are independent."""
     threshold: float | None = None  # What is above it is foreground, for masks that were saved lossily (JPG: 127).
     missing_raters: bool = False  # Let a case have fewer raters than others.
     drop_empty: bool = False  # Leave out slices that no rater marked.
@@ -94,9 +104,7 @@ def read(path: str | Path, options: Options) -> Reading:
     found = find_cases(root, options.images, options.masks, options.image_name, options.mask_name)
     found = _with_patients(found, options)
     raters = sorted({rater for case in found for rater in case.masks})
-    targets = sorted({target for case in found for files in case.masks.values() for target in files})
-    in_one_file = not options.labels or targets == [ONLY]
-    expect(in_one_file, "--labels", "masks with all targets in one file", "targets in the files' names too")
+    targets = _targets(found, options)
     _check_complete(found, raters, targets, options)
     outlines = _outlines(found, options)
     first = outlines[0]
@@ -107,29 +115,35 @@ def read(path: str | Path, options: Options) -> Reading:
     return Reading(
         channels=tuple(sorted(found[0].images)) if len(found[0].images) > 1 else colours,
         targets=tuple(values) if targets == [ONLY] else tuple(targets),
+        kind=options.kind or implied_kind(values),
         intensity=options.intensity(),
         raters=len(raters),
         size=options.size or first.size,
         dtype="uint8" if eight_bit else "float32",
         total=sum(case.slices or 1 for case in outlines) if not options.drop_empty else None,
-        cases=(one for case in found for one in _cases(case, root, values, eight_bit, options)),
+        cases=(one for case in found for one in _cases(case, root, targets, values, eight_bit, options)),
         notes=notes,
     )
 
 
 def _target_values(options: Options) -> TargetValues:
-    """By --foreground, --labels or --threshold, of which there may be one."""
+    """By --foreground, --labels or --threshold, of which there may be one; no values: 0 and any one other."""
     given = bool(options.foreground) + bool(options.labels) + (options.threshold is not None)
     expect(given <= 1, "--foreground, --labels, --threshold", "one of them at most", "several")
     expect(0 not in options.foreground, "--foreground", "values other than 0, which is background", "0")
-    targets: TargetValues = {}
-    for text in options.labels:
-        name, _, value = text.partition("=")
-        values = (int(value),) if value.isdecimal() else (0,)
-        different = name and values != (0,) and name not in targets and values not in targets.values()
-        expect(different, "--labels", "different names and values such as liver=1 tumour=2", f"{text!r}")
-        targets[name] = values
-    return targets or {ONLY: options.foreground}
+    return label_values(options.labels) or {ONLY: options.foreground}
+
+
+def _targets(found: list[FoundCase], options: Options) -> list[str]:
+    """Those in the files' names, by name or as --targets orders them."""
+    targets = sorted({target for case in found for files in case.masks.values() for target in files})
+    in_one_file = not options.labels or targets == [ONLY]
+    expect(in_one_file, "--labels", "masks with all targets in one file", "targets in the files' names too")
+    if not options.targets:
+        return targets
+    wanted = f"each of {', '.join(targets)} once"
+    expect(sorted(options.targets) == targets, "--targets", wanted, ", ".join(options.targets))
+    return list(options.targets)
 
 
 def _with_patients(found: list[FoundCase], options: Options) -> list[FoundCase]:
@@ -182,7 +196,9 @@ def _outlines(found: list[FoundCase], options: Options) -> list[Outline]:
     return outlines
 
 
-def _cases(case: FoundCase, root: Path, values: TargetValues, eight_bit: bool, options: Options) -> Iterator[Case]:
+def _cases(
+    case: FoundCase, root: Path, targets: list[str], values: TargetValues, eight_bit: bool, options: Options
+) -> Iterator[Case]:
     """The slices of one image or volume, with its masks."""
     paths = [case.images[channel] for channel in sorted(case.images)]
     files = [read_image_file(path) for path in paths]
@@ -193,10 +209,10 @@ def _cases(case: FoundCase, root: Path, values: TargetValues, eight_bit: bool, o
     channels = [_values(file, path, eight_bit, options) for file, path in zip(files, paths, strict=True)]
     image = np.concatenate(channels)  # (C, Z, H, W)
     by_rater = [
-        [_masks(read_labels(path, first), path, values, options.threshold) for _, path in sorted(targets.items())]
-        for _, targets in sorted(case.masks.items())
+        [_masks(read_labels(files[target], first), files[target], values, options.threshold) for target in targets]
+        for _, files in sorted(case.masks.items())
     ]
-    masks = np.stack([np.concatenate(targets) for targets in by_rater])  # (R, K, Z, H, W)
+    masks = np.stack([np.concatenate(of_targets) for of_targets in by_rater])  # (R, K, Z, H, W)
     depth, height, width = masks.shape[2:]
     volume, source = case.name.replace("/", "_"), paths[0].relative_to(root).as_posix()
     size = options.size or (height, width)
@@ -213,7 +229,7 @@ def _masks(labels: np.ndarray, path: Path, values: TargetValues, threshold: floa
     """(Z, H, W) of any values -> (K, Z, H, W) uint8 of 0 and 1; other values than declared are refused."""
     if threshold is not None:
         return (labels > threshold)[None].astype(np.uint8)
-    found, declared = np.unique(labels), list(chain.from_iterable(values.values()))
+    found, declared = np.unique(labels), sorted(set(chain.from_iterable(values.values())))
     if declared:
         expected, fits = ", ".join(map(str, declared)), np.isin(found, [0, *declared]).all()
     else:

@@ -49,10 +49,14 @@ class Bernoulli(Kernel):
             return draw_nonempty(y0_hat, sampler, generators), y0_hat
         if not (s == 0 and sampler.last_step == "threshold"):
             if sampler.noise == "shared":
-                y0 = draw_level(y0_hat, generators)
+                y0 = draw_level(y0_hat, generators, sampler.smallest)
             elif self.prediction == "prior" and sampler.rule == "ddpm" and sampler.posterior == "soft":
                 y0 = output.sigmoid()  # the soft form adds the pixel's own evidence itself
         return draw(step_prob(self.schedule, sampler, y_t, y0, t, s), generators), y0_hat
+
+    def check(self, sampler: Sampler) -> None:
+        if sampler.smallest > 1 and not self.nonempty:  # a level above all pixels is then an answer, not a gap
+            raise ValueError(f"smallest: expected 1 without a hurdle, found {sampler.smallest}")
 
     def empty_output(self, y_t: Tensor) -> Tensor:
         """The output that says: no pixel is marked."""
@@ -74,14 +78,16 @@ def draw_nonempty(y0_hat: Tensor, sampler: Sampler, generators: Generators) -> T
     """The last step, from the estimate `(B, N, K, H, W)`, given that some pixel of the mask is marked.
 
     Sampled, it is the law of a draw from the estimate without its empty outcome. Thresholded, the cut is 1/2, or half
-    of the largest probability where nothing reaches 1/2. Where no pixel has a probability above 0 the mask stays empty.
+    of the largest probability where fewer than `smallest` pixels reach 1/2. Where no pixel has a probability above 0
+    the mask stays empty.
     """
     largest = y0_hat.flatten(2).amax(2).reshape(*y0_hat.shape[:2], 1, 1, 1)
     if sampler.last_step == "threshold":
-        cut = torch.where(largest < 0.5, largest / 2, 0.5)
+        few = (y0_hat >= 0.5).flatten(2).sum(2).reshape(largest.shape) < sampler.smallest
+        cut = torch.where(few, largest / 2, 0.5)
         return ((y0_hat >= cut) & (y0_hat > 0)).to(y0_hat.dtype)
     if sampler.noise == "shared":
-        return draw_level(y0_hat / largest, generators)  # 0 / 0 is above no level
+        return draw_level((y0_hat / largest).nan_to_num(), generators, sampler.smallest)
     return draw_some(y0_hat.flatten(2), generators).reshape(y0_hat.shape)
 
 

@@ -16,7 +16,10 @@ from berdiff.diffusion.sampler import Sampler
 from berdiff.diffusion.schedule import Time
 
 # All chance lies in y_T. DDIM without noise IS Euler's rule here: a_s y0_hat + (1 - a_s) eps_hat = y_t + (a_s - a_t) v.
-_ONLY = {"rule": "ddim", "posterior": "soft", "sigma": 0, "last_step": "threshold", "noise": "independent"}
+_ONLY = {
+    **{"rule": "ddim", "posterior": "soft", "sigma": 0},
+    **{"last_step": "threshold", "noise": "independent", "smallest": 1},
+}
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ from berdiff.diffusion.random import Generators, normal
 from berdiff.diffusion.sampler import Sampler
 from berdiff.diffusion.schedule import Time
 
-_ONLY = {"posterior": "soft", "last_step": "threshold", "noise": "independent"}
+_ONLY = {"posterior": "soft", "last_step": "threshold", "noise": "independent", "smallest": 1}
 
 
 @dataclass(frozen=True, eq=False)

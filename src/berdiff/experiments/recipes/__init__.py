@@ -10,6 +10,7 @@ from berdiff.experiments.recipes import (
     adversarial,
     autoregressive,
     bernoulli,
+    brats,
     deterministic,
     diffusion,
     joint,
@@ -18,7 +19,7 @@ from berdiff.experiments.recipes import (
 )
 from berdiff.training.config import TrainConfig
 
-_FAMILIES = (bernoulli, latent, adversarial, joint, deterministic, diffusion, autoregressive, one_pass)
+_FAMILIES = (bernoulli, brats, latent, adversarial, joint, deterministic, diffusion, autoregressive, one_pass)
 
 RECIPES: dict[str, Callable[[], TrainConfig[Any]]] = {
     recipe.__name__.replace("_", "-"): recipe for family in _FAMILIES for recipe in family.RECIPES

@@ -11,11 +11,22 @@ from berdiff.experiments.recipes.shared import compared_cpu, compared_paper
 from berdiff.methods.berdiff import BerDiff
 from berdiff.methods.config import M
 from berdiff.methods.flow import FlowMatching
+from berdiff.methods.gaussian import GaussianDiffusion
 from berdiff.methods.medsegdiff import MedSegDiff
 from berdiff.methods.segdiff import SegDiff
 from berdiff.training.config import DataConfig, OptimConfig, TrainConfig
 
 # --- for two cores ---------------------------------------------------------------------------------------------------
+
+
+def gaussian_small_cpu() -> TrainConfig[GaussianDiffusion]:
+    """Gaussian diffusion on the network and data of berdiff-small-cpu.
+
+    command: berdiff train gaussian-small-cpu --data lidc.zarr --out runs/gaussian-small-cpu
+    cost: at most 60 minutes of CPU time, half of that on two cores; 1 GB of memory per core
+    expected: not yet trained by us
+    """
+    return compared_cpu("gaussian-small-cpu", GaussianDiffusion("small", time_sampling="stratified"), steps=1300)
 
 
 def segdiff_cpu() -> TrainConfig[SegDiff]:
@@ -192,7 +203,7 @@ def _falling(steps: int) -> OptimConfig:
 
 
 RECIPES = (
-    *(segdiff_cpu, medsegdiff_cpu, flow_cpu, ccdm_cpu),
+    *(gaussian_small_cpu, segdiff_cpu, medsegdiff_cpu, flow_cpu, ccdm_cpu),
     *(segdiff_paper, medsegdiff_paper, flow_paper),
     *(segdiff_own, medsegdiff_own, flow_own, ccdm_own),
 )

@@ -8,7 +8,7 @@ from berdiff.evaluation.compare import Evaluation, average, compare_evaluations
 from berdiff.evaluation.per_case import summarise
 from berdiff.evaluation.report import extent
 from berdiff.experiments.tables.spec import Claim, PaperTable, TableRow
-from berdiff.experiments.tables.table_job import TableJob, budget
+from berdiff.experiments.tables.table_job import TableJob
 
 SEED = 0  # of the bootstrap
 
@@ -92,10 +92,8 @@ def _caption(job: TableJob, finished: list[FinishedRow], rows: list[dict[str, An
     seeds = job.seeds
     slices, patients = ([row[key] for row in rows] for key in ("slices", "patients"))
     mean = f" of the mean of {seeds} seeds; each seed's own figure in table.csv." if seeds > 1 else ", one seed."
-    trainings = [scale.trainings[row.training] for row in job.table.rows]
-    budgets = " and ".join(dict.fromkeys(budget(config.loop) for config in trainings))
     trained = (
-        f"network {trainings[0].model.preset}, batches of {trainings[0].loop.batch_size}, {budgets} of training, "
+        f"{scale.training(job.table.rows)}, "
         f"{seeds} seed{'s' if seeds > 1 else ''}; `training steps` is how many that were."
     )
     lines = [

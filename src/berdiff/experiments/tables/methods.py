@@ -12,6 +12,7 @@ from berdiff.experiments.tables.spec import Claim, PaperTable, TableRow, Trainin
 # DDIM as it is usually run: eta = 0
 GAUSSIAN: dict[str, Any] = {"method": "gaussian", "model_settings": {"sampler": Sampler(sigma=0.0)}}
 
+
 LIDC_OTHERS = {
     "Prob.U-net": {"ged_16": 0.320, "hm_iou_16": 0.500},
     "Hprob.U-net": {"ged_16": 0.270, "hm_iou_16": 0.530},
@@ -38,6 +39,37 @@ def _rows(training: Training, berdiff: Any, unet: Any) -> tuple[TableRow, ...]:
     )
 
 
+def _own(recipe: str, label: str, paper: Any = None) -> TableRow:
+    """A row by the recipe RECIPE-cpu."""
+    return TableRow(recipe, (label,), recipe=recipe, paper=paper)
+
+
+LIDC_COMPARED = (
+    _own("berdiff", "BerDiff, our recipe"),
+    _own("berdiff-small", "BerDiff, the paper's way", LIDC["metrics"]),
+    _own("gaussian-small", "Gaussian diffusion, the same network"),
+    _own("probunet", "Prob. U-net", LIDC_OTHERS["Prob.U-net"]),
+    _own("hprobunet", "H. Prob. U-net", LIDC_OTHERS["Hprob.U-net"]),
+    _own("car", "CAR", LIDC_OTHERS["CAR"]),
+    _own("jprounet", "JPro. U-net", LIDC_OTHERS["JPro.U-net"]),
+    _own("pixelseg", "PixelSeg", LIDC_OTHERS["PixelSeg"]),
+    _own("segdiff", "SegDiff", LIDC_OTHERS["SegDiff"]),
+    _own("medsegdiff", "MedSegDiff", LIDC_OTHERS["MedSegDiff"]),
+    _own("ssn", "SSN"),
+    _own("ccdm", "CCDM"),
+    _own("flow", "flow matching"),
+    _own("mose", "MoSE"),
+)
+BRATS_COMPARED = (
+    _own("berdiff-brats", "BerDiff, our recipe", BRATS["metrics"]),
+    _own("unet", "U-net", {"dice_slice": 0.892}),
+    _own("nnunet", "nnU-net", BRATS_OTHERS["nnU-net"]),
+    _own("transunet", "TransU-net", BRATS_OTHERS["TransU-net"]),
+    _own("swinunetr", "Swin UNETR", BRATS_OTHERS["Swin UNETR"]),
+    _own("segdiff-brats", "SegDiff", BRATS_OTHERS["SegDiff"]),
+    _own("mednext", "MedNeXt"),
+)
+
 KERNEL = Claim("Bernoulli diffusion is better than Gaussian diffusion", "berdiff", "gaussian")
 U_NET = "Bernoulli diffusion is better than the U-net of the same network"
 
@@ -48,6 +80,7 @@ LIDC_TABLE = PaperTable(
     rows=_rows("long", LIDC["metrics"], None),
     claims=(KERNEL, Claim(U_NET, "berdiff", "unet", "ours")),  # table 3 has no plain U-net
     others=LIDC_OTHERS,
+    compared=LIDC_COMPARED,
     any_method="long",
 )
 BRATS_TABLE = PaperTable(
@@ -59,5 +92,6 @@ BRATS_TABLE = PaperTable(
     metrics=("dice_slice", "dice_volume", "dice_patient"),
     deciding=("dice_slice",),
     others=BRATS_OTHERS,
+    compared=BRATS_COMPARED,
     any_method="brats",
 )

@@ -1,17 +1,18 @@
-"""Two sizes of every table: the paper's, for a GPU, and one for two cores."""
+"""The sizes of a table: the paper's, for a GPU; one for two cores; and every method's own recipe for two cores."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from berdiff.data.store import Store
 from berdiff.diffusion.sampler import Sampler
 from berdiff.errors import InputError
 from berdiff.evaluation.settings import EvaluationSettings
+from berdiff.experiments.recipes import RECIPES
 from berdiff.experiments.recipes.bernoulli import brats_paper, lidc_cpu_paper, lidc_paper, lidc_paper_long
 from berdiff.experiments.tables.spec import TableRow, Training
 from berdiff.methods.config import adopt, method_class
-from berdiff.training.config import AnyConfig, EngineConfig, TrainConfig, ValidationConfig
+from berdiff.training.config import AnyConfig, EngineConfig, LoopConfig, TrainConfig, ValidationConfig
 
 Recipe = TrainConfig[Any]
 MINUTES, MAX_MINUTES = 10.0, 15.0
@@ -39,6 +40,13 @@ class Scale:
         model = replace(adopt(method_class(row.method), base.model), **row.model_settings)
         return replace(base, model=model, seed=seed, validation=self.curves if row.curves else base.validation)
 
+    def training(self, rows: Sequence[TableRow]) -> str:
+        """How the rows are trained, in words."""
+        trainings = [self.trainings[row.training] for row in rows]
+        budgets = " and ".join(dict.fromkeys(budget(config.loop) for config in trainings))
+        first = trainings[0]
+        return f"network {first.model.preset}, batches of {first.loop.batch_size}, {budgets} of training"
+
     def evaluation(self, sampler: Sampler | None) -> EvaluationSettings:
         """How a row with this sampler is evaluated; None is a method without steps."""
         steps = 1 if sampler is None else sampler.count
@@ -51,6 +59,33 @@ class Scale:
             batch_size=max(1, min(16, 160 // steps)),  # what a kill may cost: a few minutes of passes
             limit=min(limits, default=None),
         )
+
+
+@dataclass(frozen=True)
+class OwnRecipes(Scale):
+    """Each row by its method's own recipe for two cores."""
+
+    on: tuple[Store, str | None] = field(kw_only=True)
+
+    def config(self, row: TableRow, seed: int = 0) -> AnyConfig:
+        return replace(_on(RECIPES[f"{row.recipe}-cpu"](), *self.on), seed=seed)
+
+    def training(self, rows: Sequence[TableRow]) -> str:
+        budgets = " and ".join(dict.fromkeys(budget(self.config(row).loop) for row in rows))
+        return f"every method by its own recipe METHOD-cpu, {budgets} of training"
+
+
+def recipes(store: Store, address: str | None, slices: int | None = None, **budget: float | None) -> Scale:
+    """The recipes METHOD-cpu; the whole split."""
+    if any(value is not None for value in budget.values()):
+        raise InputError("--minutes and --steps: expected none with --scale recipes, which have their own")
+    return OwnRecipes("recipes", {}, ValidationConfig(), max_slices=slices, split=splits(store)[1], on=(store, address))
+
+
+def budget(loop: LoopConfig) -> str:
+    if loop.max_cpu_minutes is not None:
+        return f"{loop.max_cpu_minutes:g} CPU minutes"
+    return f"{loop.max_steps:,} steps" if loop.max_minutes is None else f"{loop.max_minutes:g} minutes"
 
 
 def paper(store: Store, address: str | None, slices: int | None = None, **budget: float | None) -> Scale:

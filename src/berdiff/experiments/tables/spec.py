@@ -26,6 +26,7 @@ class TableRow:
     run: str | None = None  # rows that name the same run share one training: the shorter of them comes first
     model: str | None = None  # rows that name the same model evaluate one; None: the row's own
     curves: bool = False  # whether its training is validated often, for figure A1
+    recipe: str | None = None  # with --scale recipes: its own training, NAME-cpu
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,7 @@ class PaperTable:
     seeds: int = 1  # by default
     others: Mapping[str, Figures] = field(default_factory=dict)  # rows of the paper's table that we do not have
     takes_model: bool = False  # whether all rows may evaluate one given model instead of training it
+    compared: tuple[TableRow, ...] = ()  # with --scale recipes: these instead of `rows` and `others`
     any_method: Training | None = None  # the training of a row for any other method, plug-ins included; None: no such
 
 
@@ -68,6 +70,15 @@ def select_rows(table: PaperTable, patterns: tuple[str, ...]) -> PaperTable:
         names += fitting
     claims = tuple(claim for claim in table.claims if {claim.better, claim.worse} <= set(names))
     return replace(table, rows=tuple(row for name, row in rows.items() if name in names), claims=claims)
+
+
+def of_recipes(table: PaperTable) -> PaperTable:
+    """The table of all compared methods, each by its own recipe."""
+    if not table.compared:
+        raise InputError(f"--scale: expected cpu or paper for the table {table.name}, found recipes")
+    first, *others = table.compared
+    claims = tuple(Claim(f"{first.label[0]}, is better than {row.label[0]}", first.name, row.name) for row in others)
+    return replace(table, rows=table.compared, claims=claims, others={}, any_method=None)
 
 
 def ged_row(*values: float) -> Figures:

@@ -11,11 +11,11 @@ from berdiff.errors import InputError
 from berdiff.evaluation.evaluate import completed
 from berdiff.evaluation.evaluation_folder import RESULT
 from berdiff.evaluation.settings import EvaluationSettings
-from berdiff.experiments.tables.scale import Scale
+from berdiff.experiments.tables.scale import Scale, budget
 from berdiff.experiments.tables.spec import PaperTable, TableRow
 from berdiff.inference.model import Model, load
 from berdiff.methods.sampling import describe
-from berdiff.training.config import AnyConfig, LoopConfig, check
+from berdiff.training.config import AnyConfig, check
 
 
 @dataclass(frozen=True)
@@ -54,10 +54,6 @@ class TableJob:
         return completed(self.scale.evaluation(row.sampler or model.segmenter.sampler), model, self.store)
 
 
-def budget(loop: LoopConfig) -> str:
-    return f"{loop.max_steps:,} steps" if loop.max_minutes is None else f"{loop.max_minutes:g} minutes"
-
-
 def plan(job: TableJob) -> list[dict[str, Any]]:
     """One entry per row and seed, after every check that can be made without training. Nothing is written."""
     job.check()
@@ -85,10 +81,9 @@ def plan(job: TableJob) -> list[dict[str, Any]]:
 
 
 def _untrained(store: Store, config: AnyConfig) -> Model:
-    crop = config.data.crop
-    size = store.size if crop is None else (crop, crop)
+    spec = config.data.seen(store.input_spec)
     try:
-        segmenter = config.model.build(store.input_spec.cropped(size))
+        segmenter = config.model.build(spec)
     except ValueError as error:
         raise InputError(f"--rows: the method {config.model.method} does not fit the data: {error}") from error
-    return Model(segmenter, config.model.method, segmenter.input_spec, size, crop=crop)
+    return Model(segmenter, config.model.method, segmenter.input_spec, spec.size, crop=config.data.crop)

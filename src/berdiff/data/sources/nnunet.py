@@ -1,0 +1,133 @@
+"""nnU-Net's raw data: imagesTr/CASE_0000.nii.gz, ..., labelsTr/CASE.nii.gz, and dataset.json that says what they are.
+
+From dataset.json: the channels' names (`channel_names`, formerly `modality`), the targets (`labels`, by name or, as in
+version 1, by value) and the files' `file_ending`: NIfTI volumes, which become axial slices, or 2D pictures like .png.
+Labels of one value each are exclusive targets, at most one per pixel; regions, which are lists of values, are nested
+where each lies inside another (outermost first, whatever their order in the file), and otherwise independent. `--kind`
+says otherwise.
+
+Only labelled cases are read: imagesTs is left out, with a note.
+"""
+
+import re
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from annotated_types import Ge, Lt
+
+from berdiff import schema
+from berdiff.data.case import Reading
+from berdiff.data.describe import expect
+from berdiff.data.fitting import Fit
+from berdiff.data.input_spec import Kind, Side
+from berdiff.data.kinds import TargetValues, implied_kind
+from berdiff.data.paths import expect_folder, files_under, inside
+from berdiff.data.reading import SUFFIXES
+from berdiff.data.sources import folder
+from berdiff.schema import Settings
+
+
+@dataclass(frozen=True)
+class Options(Settings):
+    """What to make of the cases; dataset.json holds the rest."""
+
+    patient: str | None = None
+    """A regular expression that finds the patient in a case's name: its first group, or else all it matches."""
+    table: Path | None = None  # A CSV file with the columns case, patient and perhaps split.
+    kind: Kind | None = None
+    """How targets may lie: anyhow (independent), each inside the one before it (nested), at most one per pixel
+    (exclusive). Without it, the labels of dataset.json decide."""
+    drop_empty: bool = False  # Leave out slices without any target.
+    size: tuple[Side, Side] | None = None
+    """Height and width of the prepared slices. Without it, all must have one size."""
+    fit: Fit = "crop"
+    """How to get to --size: crop the centre, with zeros around a smaller image, or resize (masks: nearest pixel)."""
+    window: tuple[float, float] | None = None  # The values that become 0 and 1, such as Hounsfield units -1000 400.
+    scale: Literal["auto", "dtype", "percentiles"] = "auto"
+    """Without a window: by the range of the 8- or 16-bit type, or by each image's or volume's percentiles. Auto
+    takes the type for pictures and percentiles for volumes and floats."""
+    tails: Annotated[float, Ge(0), Lt(50)] = 1.0  # Percent of the values to clip at each end, for percentiles.
+
+    def check(self) -> None:
+        self.as_folder({}).check()
+
+    def as_folder(self, targets: TargetValues) -> folder.Options:
+        """The same layout in the words of `folder`."""
+        labels = tuple(f"{name}={','.join(map(str, values))}" for name, values in targets.items())
+        same: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
+        names = {"image_name": "{case}_{channel}", "mask_name": "{case}"}
+        return folder.Options(images="imagesTr", masks="labelsTr", labels=labels, **names, **same)
+
+
+@dataclass(frozen=True)
+class Described:
+    """What matters of dataset.json."""
+
+    labels: dict[str, int | str | tuple[int, ...]]  # name -> value or values; in version 1, value -> name
+    channel_names: dict[str, str] | None = None  # number -> name
+    modality: dict[str, str] | None = None  # the same in version 1
+    file_ending: str = ".nii.gz"
+    numTraining: int | None = None
+    dataset: Any = None  # files that lie elsewhere
+
+
+def read(path: str | Path, options: Options) -> Reading:
+    """Open a data set: dataset.json, names and headers are checked here, pixels as the cases come."""
+    root = Path(path)
+    expect_folder(root, "a folder with dataset.json, imagesTr and labelsTr")
+    described = inside(root, root / "dataset.json")
+    about = schema.read(described, Described, "nnU-Net's dataset.json")
+    expect(about.dataset is None, f"{described}: dataset", "files in imagesTr and labelsTr", "a list of other places")
+    known = about.file_ending.lower() in SUFFIXES
+    expect(known, f"{described}: file_ending", f"one of {', '.join(SUFFIXES)}", f"{about.file_ending!r}")
+    reading = folder.read(root, options.as_folder(_targets(about, f"{described}: labels")))
+    cases, others = (_count(root, name, about.file_ending) for name in ("labelsTr", "imagesTs"))
+    expect(about.numTraining in (None, cases), described, f"numTraining {cases}, as labelsTr has", about.numTraining)
+    notes = (f"imagesTs, which has no labels, is left out: {others} files",) if others else ()
+    return replace(reading, channels=_channels(about, reading, described), notes=(*reading.notes, *notes))
+
+
+def _targets(about: Described, where: str) -> TargetValues:
+    """The targets without the background; nested ones with the outermost first."""
+    targets: TargetValues = {}
+    for name, values in _by_name(about, where).items():
+        listed = ", ".join(map(str, values))
+        open_pixels = "labels that say of every pixel what it is"
+        expect(name.lower() != "ignore", where, open_pixels, f"a label for pixels to ignore, {listed}")
+        expect(values and values[0] > 0, where, f"values above 0 for {name!r}", listed or "none")
+        name = re.sub("[/=]", "-", name)  # it becomes a part of files' names
+        different = name not in targets and values not in targets.values()
+        expect(different, where, "different names and values", f"{name!r}: {listed} again")
+        targets[name] = values
+    expect(targets, where, "at least one target beside the background 0")
+    by_size = dict(sorted(targets.items(), key=lambda target: -len(target[1])))
+    return by_size if implied_kind(by_size) == "nested" else targets
+
+
+def _by_name(about: Described, where: str) -> TargetValues:
+    """name -> values, in version 1 (value -> name) too; without the background."""
+    values: TargetValues = {}
+    for key, value in about.labels.items():
+        if isinstance(value, str):
+            expect(key.isdecimal(), where, "a value or a list of values for each name", f"{key!r}: {value!r}")
+            key, value = value, int(key)
+        values[key] = (value,) if isinstance(value, int) else tuple(sorted(set(value)))
+    return {name: of_target for name, of_target in values.items() if of_target != (0,)}
+
+
+def _channels(about: Described, reading: Reading, described: Path) -> tuple[str, ...]:
+    """The channels' names; of a colour picture one file holds all three."""
+    named, count = about.channel_names or about.modality or {}, len(reading.channels)
+    numbers = [str(i) for i in range(count)]
+    expected = f"names for {', '.join(numbers)}, as imagesTr has so many channels"
+    expect(set(named) == set(numbers), f"{described}: channel_names", expected, ", ".join(named) or "none")
+    by_file = count == 1 or reading.channels in (("red", "green", "blue"), tuple(f"{i:04d}" for i in range(count)))
+    found = ", ".join(f"CASE_{channel}" for channel in reading.channels)
+    expect(by_file, described.parent / "imagesTr", "CASE_0000, CASE_0001, ...", found)
+    names = [named[number] for number in numbers]
+    return tuple(name if names.count(name) == 1 else f"{name}-{i}" for i, name in enumerate(names))
+
+
+def _count(root: Path, name: str, ending: str) -> int:
+    return sum(path.name.lower().endswith(ending.lower()) for path in files_under(root / name, root))

@@ -1,0 +1,107 @@
+"""Categorical noise on masks of K exclusive targets: the paper's kernel with C = K + 1 states per pixel."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from berdiff.diffusion import categorical
+from berdiff.diffusion.bernoulli import sigma_max, xor
+from berdiff.diffusion.categorical import log_probs, probs, targets, with_background
+from berdiff.diffusion.kernels.base import Kernel
+from berdiff.diffusion.losses import over_masks
+from berdiff.diffusion.random import Generators
+from berdiff.diffusion.sampler import Posterior, Sampler
+from berdiff.diffusion.schedule import NoiseSchedule, Time
+
+
+@dataclass(frozen=True, eq=False)
+class Categorical(Kernel):
+    """The network sees y_t as K channels, all 0 in the background, and its K outputs are logits of the mask relative to
+    the background. At K = 1 it is the Bernoulli kernel with the mask as prediction."""
+
+    lambda_kl: float = 1.0
+    lambda_bce: float = 1.0  # weight of the cross-entropy, here of C classes
+    posterior: Posterior = "soft"  # the form of eq. 7 in L_KL
+    nonempty: bool = False  # y0 is known to have a marked pixel, so the last step is conditioned on that
+
+    def prior(self, shape: Sequence[int], generators: Generators, like: Tensor) -> Tensor:
+        """y_T ~ Cat(1/C)."""
+        *leading, K, H, W = shape
+        p = torch.ones((*leading, K + 1, H, W), dtype=like.dtype, device=like.device)
+        return categorical.draw(p, generators)
+
+    def q_sample(self, y0: Tensor, t: Time, generators: Generators) -> tuple[Tensor, Tensor]:
+        """eps marks the channels that noise has changed; nothing here is learnt from it."""
+        y_t = categorical.draw(categorical.q_marginal(self.schedule, with_background(y0), t), generators).to(y0.dtype)
+        return y_t, xor(y0, y_t)
+
+    def loss(
+        self, output: Tensor, y0: Tensor, y_t: Tensor, eps: Tensor, t: Time, weight: Tensor | None = None
+    ) -> dict[str, Tensor]:
+        """Eq. 10; s = t - 1. A term with weight 0 is left out."""
+        log_p, y0, y_t = log_probs(output), with_background(y0), with_background(y_t)
+        terms: dict[str, Tensor] = {}
+        loss = output.new_zeros(())
+        if self.lambda_kl:
+            kl = categorical.kl_loss(self.schedule, y_t, y0, log_p, t, t - 1, self.posterior)
+            terms["kl"] = over_masks(kl, weight)
+            loss = loss + self.lambda_kl * terms["kl"]
+        if self.lambda_bce:
+            terms["ce"] = over_masks(categorical.ce_loss(y0, log_p), weight)
+            loss = loss + self.lambda_bce * terms["ce"]
+        return {"loss": loss, **terms}
+
+    def step(
+        self, sampler: Sampler, output: Tensor, y_t: Tensor, t: int, s: int, generators: Generators
+    ) -> tuple[Tensor, Tensor]:
+        """With shared noise a hard y0 is drawn first, by one number per class and mask, and the step follows it."""
+        y0 = y0_hat = probs(output)
+        if s == 0 and self.nonempty:
+            return draw_nonempty(y0_hat, sampler, generators), targets(y0_hat)
+        if sampler.noise == "shared" and not (s == 0 and sampler.last_step == "threshold"):
+            y0 = with_background(categorical.draw_shared(y0_hat, generators))
+        p = step_probs(self.schedule, sampler, with_background(y_t), y0, t, s)
+        return categorical.draw(p, generators), targets(y0_hat)
+
+    def empty_output(self, y_t: Tensor) -> Tensor:
+        """The output that says: no pixel is marked."""
+        return torch.full_like(y_t, -torch.inf)
+
+    def to_mask(self, y_0: Tensor) -> Tensor:
+        return y_0
+
+    def to_mean(self, output: Tensor) -> Tensor:
+        """Probabilities of the targets."""
+        return targets(probs(output))
+
+    def from_mean(self, mean: Tensor) -> Tensor:
+        """Log-ratios to the background, which keeps a hair where rounding left it nothing."""
+        background = (1 - mean.sum(categorical.CLASS, keepdim=True)).clamp(min=torch.finfo(mean.dtype).tiny)
+        return mean.clamp(min=0).log() - background.log()
+
+    def check(self, sampler: Sampler) -> None:
+        if sampler.smallest > 1:
+            raise ValueError(f"smallest: expected 1 with a categorical kernel, found {sampler.smallest}")
+
+
+def draw_nonempty(y0_hat: Tensor, sampler: Sampler, generators: Generators) -> Tensor:
+    """The last step, from the estimate `(B, N, C, H, W)` of all classes, given that some pixel is not background.
+
+    Where no target has a probability above 0 the mask stays empty.
+    """
+    if sampler.last_step == "threshold":
+        return categorical.likely_some(y0_hat)
+    if sampler.noise == "shared":
+        return categorical.draw_shared_some(y0_hat, generators)
+    return categorical.draw_some_classes(y0_hat, generators)
+
+
+def step_probs(schedule: NoiseSchedule, sampler: Sampler, y_t: Tensor, y0: Tensor, t: int, s: int) -> Tensor:
+    """Algorithm 2: the probabilities of all classes of y_s, from all classes of y_t and y0."""
+    if s == 0 and sampler.last_step == "threshold":
+        return with_background(categorical.most_likely(y0)).to(y_t.dtype)
+    if sampler.rule == "ddpm":
+        return categorical.reverse_mean(schedule, y_t, y0, t, s, sampler.posterior)
+    return categorical.sigma_post(schedule, y_t, y0, t, s, sampler.sigma * sigma_max(schedule, t, s, y_t))

@@ -1,0 +1,29 @@
+"""What a label map's values mean, and how it looks as a picture."""
+
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from berdiff.inference.result import Result
+from berdiff.output.colours import legend, rgb_of, target_colours
+
+VALUES = {
+    "nested": "a pixel has the value of the innermost target around it: target k is where the value is k or more",
+    "exclusive": "a pixel has the value of its one target",
+}
+
+
+def label_meaning(result: Result) -> dict[str, Any]:
+    """What labels.json holds, of targets that fit into one map."""
+    named = {str(value): name for value, name in enumerate(("background", *result.targets))}
+    colours = dict(legend(result.targets))
+    return {"kind": result.kind, "values": VALUES[result.kind], "labels": named, "colours": colours}
+
+
+def palette_picture(labels: np.ndarray, targets: int) -> Image.Image:
+    """The labels (H, W) as they are, shown in the targets' colours."""
+    picture = Image.fromarray(labels)
+    picture.putpalette([0, 0, 0, *chain.from_iterable(map(rgb_of, target_colours(targets)))])
+    return picture

@@ -1,0 +1,223 @@
+"""Random patches: inside the image, around what was marked as often as asked, and pure functions of the draw.
+
+Statistical tests raise a false alarm once in a million runs at most (ALARM); their seeds are fixed.
+"""
+
+import tracemalloc
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from layouts import as_source, make_cases
+from scipy.stats import binomtest, chi2
+
+from berdiff.data import prepare as preparing
+from berdiff.data.augment import random_patch
+from berdiff.data.batches import Batches
+from berdiff.data.dataset import SliceDataset
+from berdiff.data.store import Store
+from berdiff.errors import InputError
+
+ALARM = 1e-6
+
+
+def places(masks: np.ndarray, size: tuple[int, int], foreground: float, draws: int) -> list[tuple[int, int]]:
+    """The upper left corners of so many patches."""
+    rng = np.random.default_rng(1)
+    found = [random_patch(masks, size, rng, foreground) for _ in range(draws)]
+    return [(rows.start, columns.start) for rows, columns in found]
+
+
+def assert_even(counts: np.ndarray) -> None:
+    """Pearson's chi-square against the uniform law."""
+    expected = counts.sum() / len(counts)
+    assert ((counts - expected) ** 2 / expected).sum() < chi2.isf(ALARM, len(counts) - 1)
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.integers(0, 2**32 - 1))
+def test_a_patch_lies_inside_and_holds_a_marked_pixel_if_one_was_asked_for(seed):
+    rng = np.random.default_rng(seed)
+    height, width = rng.integers(1, 20, 2)
+    size = int(rng.integers(1, height + 1)), int(rng.integers(1, width + 1))
+    masks = (rng.random((2, 3, height, width)) < rng.choice([0.0, 0.005, 0.5])).astype(np.uint8)
+    rows, columns = random_patch(masks, size, np.random.default_rng(seed), foreground=1.0)
+    part = masks[..., rows, columns]
+    assert part.shape[-2:] == size  # a slice that left the image would be shorter
+    assert part.any() == masks.any()
+
+
+def test_anywhere_is_everywhere_alike():
+    """With nothing to look for, and with nothing to find: 5 x 4 places, 4,000 draws."""
+    empty, full = np.zeros((1, 1, 12, 9), np.uint8), np.ones((1, 1, 12, 9), np.uint8)
+    for masks, foreground in ((full, 0.0), (empty, 1.0)):
+        counts = np.zeros((5, 4))
+        for place in places(masks, (8, 6), foreground, 4000):
+            counts[place] += 1
+        assert_even(counts.ravel())
+
+
+def test_every_marked_pixel_of_any_rater_and_target_is_the_middle_alike():
+    """Six pixels of which each gives another patch, two of them near a border; 3,000 draws."""
+    masks = np.zeros((2, 3, 40, 30), np.uint8)
+    pixels = [(20, 15), (20, 16), (11, 9), (30, 15), (0, 12), (39, 29)]
+    for i, (row, column) in enumerate(pixels):
+        masks[i % 2, i % 3, row, column] = 1
+    # the middle of 8 is the fourth pixel from 0, and no patch leaves the 40 x 30
+    expected = [(16, 11), (16, 12), (7, 5), (26, 11), (0, 8), (32, 22)]
+    found = places(masks, (8, 8), 1.0, 3000)
+    assert set(found) == set(expected)
+    assert_even(np.array([found.count(place) for place in expected]))
+
+
+@pytest.mark.parametrize("share", [0.0, 0.33, 0.7, 1.0])
+def test_the_share_around_foreground_is_the_one_asked_for(share):
+    """One marked pixel gives one place; anywhere finds it by chance, once in 33 x 33."""
+    masks = np.zeros((1, 1, 40, 40), np.uint8)
+    masks[..., 20, 20] = 1
+    hits = places(masks, (8, 8), share, 3000).count((16, 16))
+    assert binomtest(hits, 3000, share + (1 - share) / 33**2).pvalue > ALARM
+
+
+# --- the data set ---
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    """Eight cases of 40x40 for training. Rater k marks pixel (10, 5 + 8 k) alone; case 7 is empty."""
+    made = []
+    for i, case in enumerate(make_cases(8, size=40, split="train")):
+        masks = np.zeros_like(case.masks)
+        for k in range(len(masks)):
+            masks[k, 0, 10, 5 + 8 * k] = i != 7
+        made.append(replace(case, masks=masks))
+    return write(tmp_path_factory.mktemp("patches") / "s", made)
+
+
+def write(out: Path, cases, **fields) -> Store:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(preparing, "find_source", lambda name: as_source(cases, **{"size": (40, 40), **fields}))
+        preparing.prepare("made", None, out)
+    return Store.open(out)
+
+
+def test_patches_are_cut_around_the_mark_of_the_rater_that_was_picked(store):
+    """Case 3 has four raters; patches of 5 pixels, so that no two marks are in one."""
+    dataset, seen = SliceDataset(store, "train", patch=5, foreground=1.0), set()
+    whole = SliceDataset(store, "train")
+    for epoch in range(40):
+        image, masks = dataset[(epoch, 3)]
+        assert image.shape == (1, 5, 5)
+        assert masks.sum() == masks[0, 0, 2, 2] == 1  # in the middle
+        (column,) = np.flatnonzero(whole[(epoch, 3)][1][0, 0, 10])  # the same draw picks the same rater
+        assert torch.equal(image, whole[(epoch, 3)][0][:, 8:13, column - 2 : column + 3])
+        seen.add(int(column))
+    assert seen == {5, 13, 21, 29}
+
+
+def test_with_all_raters_the_union_counts_and_a_case_without_foreground_is_cut_anywhere(store):
+    dataset = SliceDataset(store, "train", raters="all", patch=5, foreground=1.0)
+    held = [dataset[(epoch, 3)][1].flatten(1).any(1) for epoch in range(60)]
+    assert torch.stack(held).any(0).all()
+    assert all(marked.sum() == 1 for marked in held)
+    image = store.read([7])[0][0]
+    corners = set()
+    for epoch in range(60):
+        found, masks = dataset[(epoch, 7)]
+        assert not masks.any()
+        row, column = np.argwhere(image[0] == float(found[0, 0, 0])).T
+        corners |= {
+            (r, c) for r, c in zip(row, column, strict=True) if np.array_equal(image[:, r : r + 5, c : c + 5], found)
+        }
+    assert len(corners) > 40  # of 60 draws out of 36 x 36 places
+
+
+def test_the_share_holds_over_the_draws_of_a_training(store):
+    """A step is an epoch here, of which seven of eight cases have foreground. Anywhere finds a mark by chance: it lies
+    five pixels or more from the border, so 5 x 5 of the 36 x 36 corners hold it."""
+    dataset, steps = SliceDataset(store, "train", patch=5, foreground=0.33), 150
+    batches = Batches(dataset, batch_size=8, seed=3)
+    hits = sum(int(batch.masks.flatten(1).any(1).sum()) for step in range(steps) for batch in batches.make(step))
+    assert binomtest(hits, 8 * steps, 7 / 8 * (0.33 + 0.67 * 25 / 36**2)).pvalue > ALARM
+
+
+def test_image_and_masks_have_one_geometry_also_when_turned(tmp_path):
+    """The image is the first rater's mask in grey, and stays so; both raters move alike."""
+    rng = np.random.default_rng(0)
+    cases = []
+    for case in make_cases(4, size=40, split="train"):
+        masks = rng.integers(0, 2, (2, 1, 40, 40), np.uint8)
+        cases.append(replace(case, masks=masks, image=64 + 128 * masks[0]))
+    store = write(tmp_path / "s", cases, raters=2)
+    for augment in (False, True):
+        dataset, turned = SliceDataset(store, "train", "all", None, augment, patch=12), 0
+        for epoch in range(30):
+            image, masks = dataset[(epoch, 1)]
+            grey = (image > 0.5).to(torch.uint8)
+            first = 0 if torch.equal(grey, masks[0]) else 1  # whose turn it was to be the first
+            assert torch.equal(grey, masks[first])
+            stored, part = store.read([1])[1][0, :, 0], masks[:, 0].numpy()
+            views = np.lib.stride_tricks.sliding_window_view(stored, (12, 12), (1, 2)).reshape(2, -1, 12, 12)
+            own = np.stack([part[first], part[1 - first]])
+            inside = [
+                (views == np.rot90(own, k, (1, 2))[:, None, :, ::flip]).all((0, 2, 3)).sum()
+                for k in range(4)
+                for flip in (1, -1)
+            ]
+            assert sum(inside) == 1  # the same place in both raters' masks
+            turned += not inside[0]
+        assert (turned > 15) == augment
+
+
+def test_a_draw_is_pure_and_batches_do_not_depend_on_the_processes(store):
+    def dataset(seed=3):
+        return SliceDataset(store, "train", augment=True, seed=seed, patch=8)
+
+    first, second = dataset(), dataset()
+    second[(0, 0)], second[(0, 7)]
+    for draw in ((2, 5), (3, 5), (0, 1)):
+        assert all(torch.equal(a, b) for a, b in zip(first[draw], second[draw], strict=True))
+    assert not torch.equal(first[(2, 5)][0], first[(3, 5)][0])
+    assert not torch.equal(first[(2, 5)][0], dataset(4)[(2, 5)][0])
+    whole = Batches(first, batch_size=8, seed=1)
+    (batch,) = whole.make(5)
+    parts = [Batches(second, 8, accumulate=2, seed=1, rank=rank, world_size=2).make(5) for rank in range(2)]
+    assert torch.equal(batch.image, torch.cat([part.image for own in parts for part in own]))
+    (again,) = next(Batches(dataset(), batch_size=8, seed=1).after(5))  # as a resumed training asks
+    assert torch.equal(batch.image, again.image)
+    assert torch.equal(batch.masks, again.masks)
+
+
+def test_a_patch_of_all_is_all(store):
+    whole, patch = SliceDataset(store, "train"), SliceDataset(store, "train", patch=40)
+    for item in range(8):
+        assert all(torch.equal(a, b) for a, b in zip(whole[(0, item)], patch[(0, item)], strict=True))
+
+
+def test_memory_is_of_one_image_and_the_patches(tmp_path):
+    """A batch of sixteen from images of 360 KB each."""
+    made = make_cases(16, size=300, readers=1, split="train")
+    made = [replace(case, image=(case.image / 255).astype(np.float32)) for case in made]
+    store = write(tmp_path / "s", made, size=(300, 300), dtype="float32", raters=1)
+    dataset = SliceDataset(store, "train", patch=16)
+    dataset.batch([(0, 0)])  # what is allocated once
+    tracemalloc.start()
+    dataset.batch([(0, item) for item in range(16)])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert 300 * 300 * 5 < peak < 4 * 300 * 300 * 5
+
+
+def test_bad_arguments(store):
+    for keywords, sentence in [
+        ({"patch": 41}, "patch: expected 1 to 40, found 41"),
+        ({"patch": 0}, "patch: expected 1 to 40, found 0"),
+        ({"patch": 8, "crop": 8}, "patch: expected no crop beside it, found both"),
+        ({"patch": 8, "foreground": 1.5}, "foreground: expected 0 to 1, found 1.5"),
+    ]:
+        with pytest.raises(InputError, match=sentence):
+            SliceDataset(store, "train", **keywords)

@@ -1,0 +1,405 @@
+"""Drawing from the categorical kernel: single draws, steps, chains, the last step of a hurdle, and tiles."""
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from berdiff.diffusion import bernoulli, categorical
+from berdiff.diffusion.kernels import bernoulli as bernoulli_kernel
+from berdiff.diffusion.kernels.categorical import Categorical, draw_nonempty, step_probs
+from berdiff.diffusion.random import sample_generators
+from berdiff.diffusion.sampler import Sampler, time_grid
+from berdiff.diffusion.sampling import Step, sample
+from berdiff.experiments import exact_categorical, two_answers
+from diffusion.brute_force import assert_fits, assert_proportion, get_schedule, maths
+from diffusion.test_categorical import RULES, chain, in_order, numbers
+
+ALL_RULES = {**RULES, "ddim-shared": Sampler(noise="shared"), "ddpm-shared": Sampler(rule="ddpm", noise="shared")}
+THRESHOLD, SHARED, PIXELS = Sampler(), Sampler(noise="shared", last_step="sample"), Sampler(last_step="sample")
+LAST = {"threshold": THRESHOLD, "shared": SHARED, "pixels": PIXELS}
+smallest = float(torch.finfo(torch.float32).smallest_normal)
+
+
+def of_pixels(p: list[list[float]], n: int) -> torch.Tensor:
+    """(1, n, C, 1, pixels) from the probabilities of each pixel's classes, the background last."""
+    return torch.tensor(p).T[None, None, :, None].expand(1, n, -1, -1, -1)
+
+
+def states(masks: torch.Tensor) -> torch.Tensor:
+    """The number of each mask `(B, N, K, H, W)`, its pixels' classes as digits: `(B, N)`."""
+    digits = numbers(masks).flatten(2)
+    return (digits * (masks.shape[2] + 1) ** torch.arange(digits.shape[2] - 1, -1, -1)).sum(-1)
+
+
+def random_mask(K: int, side: int) -> torch.Tensor:
+    return categorical.draw(torch.ones(1, 1, K + 1, side, side), torch.Generator().manual_seed(9))
+
+
+def sure(y0: torch.Tensor) -> torch.Tensor:
+    """Logits whose softmax is y0 to the last digit."""
+    return 400 * y0 - 200
+
+
+# --- single draws ----------------------------------------------------------------------------------------------------
+
+
+def test_draw_is_exact_at_zero_and_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The dice show 0, and the largest number below 1; probabilities of 0 stay 0 although their sum is rounded."""
+    rows = [[0.0, 0.0, 1.0], [0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.3, 0.7], [0.1, 0.9, 0.0], [1 / 3, 2 / 3, 0.0]]
+    for dtype, dice in itertools.product((torch.float32, torch.float64), ("low", "high")):
+        number = 0.0 if dice == "low" else 1 - 2.0 ** -(24 if dtype == torch.float32 else 53)
+        monkeypatch.setattr(
+            categorical, "uniform", lambda shape, g, like, number=number: torch.full_like(like[:, :, :1], number)
+        )
+        p = of_pixels(rows, 1).to(dtype)
+        for total in (1.0, 0.1, 3.0):  # p need not sum to 1
+            drawn = categorical.with_background(categorical.draw(total * p, torch.Generator()))
+            assert bool((p[drawn > 0] > 0).all())
+    assert not bool(categorical.draw(torch.zeros(1, 1, 3, 2, 2), torch.Generator()).any())
+
+
+def test_draw_has_its_probabilities_and_two_classes_those_of_a_coin() -> None:
+    n, rows = 20_000, [[0.1, 0.2, 0.3, 0.4], [0.9, 0.0, 1e-3, 0.099], [0.25, 0.25, 0.25, 0.25]]
+    drawn = numbers(categorical.draw(of_pixels(rows, n), torch.Generator().manual_seed(0)))
+    for row, found in zip(rows, drawn.flatten(2).unbind(2), strict=True):
+        assert_fits(np.bincount(found.flatten().numpy(), minlength=4), in_order(np.array(row)))
+    p = torch.rand(2, 3, 1, 20, 20, generator=torch.Generator().manual_seed(1))
+    ours, theirs = (
+        of(x, torch.Generator().manual_seed(2))
+        for of, x in ((categorical.draw, categorical.with_background(p)), (bernoulli.draw, p))
+    )
+    assert torch.equal(ours, theirs)
+
+
+def test_the_most_likely_class_wins_and_of_equals_a_target() -> None:
+    p = of_pixels([[0.2, 0.3, 0.5], [0.2, 0.5, 0.3], [0.4, 0.2, 0.4], [0.4, 0.4, 0.2], [0.3, 0.35, 0.35]], 1)
+    assert numbers(categorical.most_likely(p)).flatten().tolist() == [0, 2, 1, 1, 2]
+
+
+def test_one_gumbel_per_class_gives_each_pixel_its_law_and_equals_the_same_answer() -> None:
+    n, C = 20_000, 4
+    rows = [[0.1, 0.2, 0.3, 0.4], [0.4, 0.1, 0.0, 0.5], [0.1, 0.2, 0.3, 0.4], [0.001, 0.002, 0.9, 0.097]]
+    masks = categorical.draw_shared(of_pixels(rows, n), torch.Generator().manual_seed(3))
+    drawn = numbers(masks).flatten(0, 2)
+    for row, found in zip(rows, drawn.unbind(1), strict=True):
+        assert_fits(np.bincount(found.numpy(), minlength=C), in_order(np.array(row)))
+    assert torch.equal(drawn[:, 0], drawn[:, 2])
+    together = np.bincount((C * drawn[:, 0] + drawn[:, 1]).numpy(), minlength=C * C) / n
+    apart = np.outer(in_order(np.array(rows[0])), in_order(np.array(rows[1]))).flatten()
+    assert np.abs(together - apart).sum() > 0.3, "not independent"
+
+
+def test_with_two_classes_the_gumbels_are_a_uniform_level() -> None:
+    """level = sigmoid(G_background - G_target): the mask is `bernoulli.draw_level` at that level."""
+    n = 20_000
+    p = torch.rand(1, n, 1, 2, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    masks = categorical.draw_shared(categorical.with_background(p), torch.Generator().manual_seed(4))
+    u = torch.rand(n, 2, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
+    gumbel = -(-torch.log1p(-u)).log()
+    level = torch.sigmoid(gumbel[:, 1] - gumbel[:, 0])
+    assert torch.equal(masks.squeeze(0), (level[:, None, None, None] < p[0]).double())
+    assert_fits(np.bincount((level * 100).long().numpy(), minlength=100), np.full(100, 0.01))
+
+
+# --- one step --------------------------------------------------------------------------------------------------------
+
+
+def test_a_drawn_step_has_its_probabilities() -> None:
+    """With shared noise too: the joint law differs (`test_exact_categorical`), each pixel's own must not."""
+    kernel, n, p = Categorical(get_schedule("linear", 1000)), 10_000, torch.tensor([0.2, 0.5, 0.3]).double()
+    output = (p[:2] / p[2]).log().float().reshape(2, 1, 1)
+    for rule, (t, s) in itertools.product(ALL_RULES.values(), ((1000, 700), (100, 1), (100, 0))):
+        sampler, generator = replace(rule, last_step="sample"), torch.Generator().manual_seed(t)
+        y_t = torch.tensor([[1.0, 0, 0], [0, 1, 0]])[:, None]  # one pixel of each class
+        y_s, y0_hat = kernel.step(sampler, *(x.expand(1, n, 2, 1, 3) for x in (output, y_t)), t, s, generator)
+        torch.testing.assert_close(y0_hat[0, 0, :, 0, 0].double(), p[:2])
+        full = categorical.with_background(y_t).double()
+        if sampler.noise == "shared":  # the step from a hard y0, for each of its classes
+            hard = torch.eye(3, dtype=torch.float64)[..., None, None].expand(-1, -1, 1, 3)
+            each = step_probs(kernel.schedule, sampler, full.expand(3, -1, -1, -1), hard, t, s)
+            expected = torch.einsum("k,kchw->chw", p, each)
+        else:
+            expected = step_probs(kernel.schedule, sampler, full, p[:, None, None].expand(3, 1, 3), t, s)
+        for pixel, found in enumerate(numbers(y_s).flatten(0, 2).unbind(1)):
+            assert_fits(np.bincount(found.numpy(), minlength=3), in_order(expected[:, 0, pixel].numpy()))
+
+
+def test_the_last_step_and_only_it_takes_the_most_likely_class() -> None:
+    schedule = get_schedule("linear", 100)
+    y0_hat = of_pixels([[0.2, 0.3, 0.5], [0.3, 0.4, 0.3], [0.6, 0.2, 0.2]], 1)[0]
+    for rule, y_t in itertools.product(RULES.values(), torch.eye(3)):
+        threshold, drawn = replace(rule, last_step="threshold"), replace(rule, last_step="sample")
+        y_t = y_t.reshape(1, 3, 1, 1).expand_as(y0_hat)
+        last = step_probs(schedule, threshold, y_t, y0_hat, 10, 0)
+        assert last[0, :, 0].argmax(0).tolist() == [2, 1, 0]
+        assert torch.equal(last.max(1).values, torch.ones(1, 1, 3))
+        for s in (1, 50):
+            p, other = (step_probs(schedule, sampler, y_t, y0_hat, 60, s) for sampler in (threshold, drawn))
+            assert torch.equal(p, other)
+            assert bool(((p > 0) & (p < 1)).all())
+
+
+# --- chains ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rule", ALL_RULES)
+def test_an_oracle_is_recovered_and_the_way_there_is_right(rule: str) -> None:
+    """Each y_s on the way keeps q(y_s | y0) too: a class survives with its probability, and all others are alike."""
+    for (name, K), steps in itertools.product((("linear", 1), ("power4", 2), ("cosine", 3)), (2, 30)):
+        y0 = random_mask(K, 40)
+        kernel, generator = Categorical(get_schedule(name, 1000)), torch.Generator().manual_seed(steps)
+        wrong: list[tuple[int, int]] = []
+        where: list[torch.Tensor] = []
+
+        def note(step: Step, wrong=wrong, where=where, y0=y0, K=K) -> None:
+            moved = (numbers(step.y_s) - numbers(y0)) % (K + 1)
+            wrong.append((step.s, int((moved > 0).sum())))
+            where.append(torch.bincount(moved.flatten(), minlength=K + 1)[1:])
+
+        sampler = replace(ALL_RULES[rule], steps=steps, last_step=("threshold", "sample")[K % 2])
+        y_T = kernel.prior(y0.shape, generator, y0)
+        assert torch.equal(sample(kernel, sampler, lambda y_t, t, y0=y0: sure(y0), y_T, generator, note), y0)
+        assert [s for s, _ in wrong] == list(time_grid(1000, steps))[1:]
+        for s, count in wrong[:: steps // 2]:
+            assert_proportion(count, y0[:, :, 0].numel(), 1 - chain(kernel.schedule, 0, s, K + 1)[0, 0])
+        if K > 1:
+            assert_fits(where[0].numpy(), np.full(K, 1 / K))
+
+
+def test_pure_noise_is_every_class_alike() -> None:
+    for K in (1, 2, 3):
+        y_T = Categorical(get_schedule("linear", 10)).prior((3, 5, K, 30, 30), torch.Generator(), torch.zeros(()))
+        assert y_T.shape == (3, 5, K, 30, 30)
+        assert_fits(np.bincount(numbers(y_T).flatten().numpy(), minlength=K + 1), np.full(K + 1, 1 / (K + 1)))
+
+
+def test_a_sample_is_the_same_in_any_batch_and_again() -> None:
+    def masks(kernel: Categorical, sampler: Sampler, keys: list[str], n: int) -> torch.Tensor:
+        generators, like = sample_generators(3, keys, n), torch.zeros(len(keys), n, 2, 5, 5)
+        y_T = kernel.prior(like.shape, generators, like)
+        return sample(kernel, sampler, lambda y_t, t: 2 * y_t - 1, y_T, generators)
+
+    for rule, nonempty in itertools.product(ALL_RULES.values(), (False, True)):
+        kernel, sampler = Categorical(get_schedule("cosine", 100), nonempty=nonempty), replace(rule, steps=4)
+        for last_step in ("sample", "threshold"):
+            of = kernel, replace(sampler, last_step=last_step)
+            together = masks(*of, ["a", "b", "c"], 3)
+            assert together.sum(2).max() == 1, "at most one target in a pixel"
+            assert torch.equal(together[[2, 0]], masks(*of, ["c", "a"], 3))
+            assert torch.equal(together[:, :2], masks(*of, ["a", "b", "c"], 2))
+            assert len(together.flatten(0, 1).flatten(1).unique(dim=0)) > 3
+
+
+# --- two equally likely answers --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("last_step", ["sample", "threshold"])
+def test_two_exclusive_answers_are_both_drawn_and_never_mixed(last_step: str) -> None:
+    schedule, n = get_schedule("power2.5", 1000), 500
+    object_, answers = two_answers.disc().bool(), two_answers.answers()
+    # thresholded, one step from pure noise has nothing random in it
+    for steps in (1, 2, 5, 10) if last_step == "sample" else (2, 5, 10):
+        sampler = Sampler(steps, noise="shared", last_step=last_step)  # type: ignore[arg-type]
+        masks = two_answers.drawn(schedule, sampler, n, torch.Generator().manual_seed(steps))
+        assert torch.equal(masks.any(1), object_.expand(n, -1, -1)), "the object, whole and alone"
+        is_first, is_second = ((masks == answer).flatten(1).all(1) for answer in answers)
+        assert bool((is_first ^ is_second).all())
+        assert_proportion(int(is_first.sum()), n, 0.5)
+        first, second, mixed = two_answers.shares(masks)
+        assert (first, second, mixed) == (float(is_first.float().mean()), float(is_second.float().mean()), 0)
+    independent = Sampler(2, last_step="sample")
+    *_, mixed = two_answers.shares(two_answers.drawn(schedule, independent, n, torch.Generator().manual_seed(0)))
+    assert mixed > 0.3, "what pixels that decide by themselves would do"
+
+
+def test_the_table_of_two_answers_is_markdown() -> None:
+    lines = two_answers.markdown(n=2).splitlines()
+    assert len(lines) == 2 + 5 * 2 * 2
+    assert {line.count("|") for line in lines} == {7}
+
+
+@pytest.mark.slow
+def test_a_trained_network_draws_both_answers_and_seldom_mixes_them() -> None:
+    """A small convolutional network that learns by the kernel's loss; the image tells where, never which."""
+    torch.manual_seed(0)
+    kernel = Categorical(get_schedule("power2.5", 1000))
+    width, n = 24, 500
+    local = torch.nn.Sequential(torch.nn.Conv2d(4, width, 3, padding=1), torch.nn.SiLU())
+    whole = torch.nn.Sequential(torch.nn.Linear(width + 1, 64), torch.nn.SiLU(), torch.nn.Linear(64, width))
+    out = torch.nn.Conv2d(width, 2, 1)
+    net = torch.nn.ModuleList([local, whole, out])
+    image = two_answers.disc()[None, None]
+
+    def predict(y_t: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+        flat, time = y_t.flatten(0, 1), (t.flatten() / 1000).reshape(-1, 1, 1, 1)
+        planes = [flat, image.expand(len(flat), 1, -1, -1), time.expand(len(flat), 1, 12, 12)]
+        h = local(torch.cat(planes, 1))
+        pooled = torch.cat([h.mean((2, 3)), time[:, :, 0, 0]], 1)
+        return out(h + whole(pooled)[..., None, None]).reshape(y_t.shape)
+
+    generator, optimizer = torch.Generator().manual_seed(0), torch.optim.Adam(net.parameters(), 5e-3)
+    for _ in range(1000):
+        y0 = two_answers.answers()[torch.randint(2, (1, 64), generator=generator)]
+        t = torch.randint(1, 1001, (1, 64), generator=generator)
+        y_t, eps = kernel.q_sample(y0, t, generator)
+        optimizer.zero_grad()
+        kernel.loss(predict(y_t, t), y0, y_t, eps, t)["loss"].backward()
+        optimizer.step()
+    for steps, last_step in itertools.product((1, 3, 10), ("sample", "threshold")):
+        sampler = Sampler(steps, noise="shared", last_step=last_step)  # type: ignore[arg-type]
+        y_T = kernel.prior((1, n, 2, 12, 12), generator, torch.zeros(()))
+        masks = sample(kernel, sampler, lambda y_t, t: predict(y_t, torch.full((1, n), t)), y_T, generator)[0]
+        inside = masks * image[0]  # of the object itself; speckles beside it are another matter
+        first, second, mixed = two_answers.shares(inside)
+        assert mixed < 0.1
+        assert 0.35 < first / (first + second) < 0.65
+
+
+# --- the last step of a hurdle ---------------------------------------------------------------------------------------
+
+ESTIMATES = (
+    [[0.3, 0.3, 0.4], [0.1, 0.0, 0.9], [0.0, 0.5, 0.5]],
+    [[0.05, 0.01, 0.94], [0.0, 0.0, 1.0], [0.02, 0.03, 0.95]],
+    [[1.0, 0.0, 0.0], [0.2, 0.3, 0.5], [0.0, 0.0, 1.0]],
+    [[1e-9, 2e-9, 1.0], [0.0, 4e-9, 1.0], [3e-9, 0.0, 1.0]],  # 1 - p is 1 in float32
+    [[0.7, 0.3, 0.0], [0.1, 0.1, 0.8], [0.1, 0.2, 0.7]],
+)
+
+
+@pytest.mark.parametrize("p", ESTIMATES)
+def test_independent_pixels_of_which_one_is_marked_have_the_enumerated_law(p: list[list[float]]) -> None:
+    law = np.ones(1)
+    for pixel in p:
+        law = np.outer(law, in_order(np.array(pixel))).flatten()
+    law[0] = 0
+    n = 10_000
+    masks = draw_nonempty(of_pixels(p, n), PIXELS, torch.Generator().manual_seed(6))
+    assert_fits(np.bincount(states(masks)[0].numpy(), minlength=27), law / law.sum())
+
+
+@pytest.mark.parametrize("p", ESTIMATES)
+def test_shared_draws_that_mark_something_have_the_law_of_the_usual_ones(p: list[list[float]]) -> None:
+    """The law of the usual draw is of areas in a triangle, which `test_exact_categorical` holds to draws. It is of six
+    pixels: the three are there twice."""
+    six, n = of_pixels(p + p, 1)[0, 0].reshape(3, 2, 3), 10_000
+    law = exact_categorical.shared_law(six.double()).numpy()
+    law[0] = 0
+    masks = draw_nonempty(six.expand(1, n, -1, -1, -1), SHARED, torch.Generator().manual_seed(7))
+    assert_fits(np.bincount(states(masks)[0].numpy(), minlength=729), law / law.sum())
+
+
+def test_with_two_classes_the_last_step_of_a_hurdle_has_the_bernoulli_law() -> None:
+    """Shared noise: level sets below the largest probability, each as likely as its levels. Thresholded: the same."""
+    n, p = 20_000, (0.2, 0.5, 0.05, 0.5, 0.35)
+    full = categorical.with_background(torch.tensor(p).expand(1, n, 1, 1, -1))
+    drawn = states(draw_nonempty(full, SHARED, torch.Generator().manual_seed(8)))[0]
+    law, edges = np.zeros(32), [0.0, *sorted(set(p))]
+    for below, above in itertools.pairwise(edges):
+        law[int("".join(str(int(v >= above)) for v in p), 2)] = (above - below) / edges[-1]
+    assert_fits(np.bincount(drawn.numpy(), minlength=32), law)
+    estimates = torch.rand(4, 50, 1, 3, 3, generator=torch.Generator().manual_seed(0))
+    for scale in (1.0, 0.6, 0.5, 0.1):
+        ours = draw_nonempty(categorical.with_background(scale * estimates), THRESHOLD, torch.Generator())
+        assert torch.equal(ours, bernoulli_kernel.draw_nonempty(scale * estimates, THRESHOLD, torch.Generator()))
+
+
+@given(st.lists(st.lists(st.floats(0, 1, width=32), min_size=3, max_size=3), min_size=1, max_size=5))
+@maths
+def test_the_threshold_is_the_usual_one_unless_that_is_empty(weights: list[list[float]]) -> None:
+    rows = [[v / sum(row) for v in row] if sum(row) > 0 else [0.0, 0.0, 1.0] for row in weights]
+    p = of_pixels(rows, 1)
+    found, usual = numbers(categorical.likely_some(p)), numbers(categorical.most_likely(p))
+    if bool(usual.any()):
+        assert torch.equal(found, usual)
+        return
+    best = p[0, 0, :2, 0].max(0)
+    cut = float(best.values.max()) / 2
+    for number, value, which in zip(found.flatten().tolist(), best.values.tolist(), best.indices.tolist(), strict=True):
+        assert number == (which + 1 if value >= cut and value > 0 else 0)
+
+
+@pytest.mark.parametrize("name", LAST)
+def test_a_mask_is_empty_only_where_nothing_can_be_marked(name: str) -> None:
+    generator = torch.Generator().manual_seed(2)
+    for p in (
+        [[smallest, 0.0, 1.0], [0.0, 0.0, 1.0]],
+        [[0.0, 1e-7, 1.0], [1e-30, 1e-38, 1.0]],
+        [[0.2, 0.2, 0.6], [0.3, 0.1, 0.6]],
+        [[0.5, 0.5, 0.0], [0.0, 1.0, 0.0]],
+    ):
+        masks = draw_nonempty(of_pixels(p, 1000), LAST[name], generator)
+        assert set(masks.unique().tolist()) <= {0, 1}
+        assert float(masks.sum(2).max()) == 1
+        assert bool(masks.flatten(2).any(2).all())
+        assert not bool(masks[of_pixels(p, 1000)[:, :, :2] == 0].any())
+    nothing = categorical.with_background(torch.zeros(2, 9, 2, 4, 4))
+    assert not bool(draw_nonempty(nothing, LAST[name], generator).any())
+
+
+def test_only_the_last_step_knows_that_something_is_marked() -> None:
+    schedule = get_schedule("cosine", 100)
+    usual, some = Categorical(schedule), Categorical(schedule, nonempty=True)
+    y_t = usual.prior((2, 300, 2, 2, 2), torch.Generator().manual_seed(0), torch.zeros(()))
+    output = torch.full_like(y_t, -3.0)
+    for sampler, (t, s) in itertools.product(LAST.values(), ((60, 30), (60, 0))):
+        (one, y0_hat), (two, same) = (
+            kernel.step(sampler, output, y_t, t, s, torch.Generator().manual_seed(1)) for kernel in (usual, some)
+        )
+        assert torch.equal(y0_hat, same)
+        assert torch.equal(one, two) == (s > 0)
+        assert bool(two.flatten(2).any(2).all()) == (s == 0)
+
+
+@pytest.mark.parametrize("name", LAST)
+def test_an_output_that_says_empty_stays_empty_to_the_end(name: str) -> None:
+    kernel, generator = Categorical(get_schedule("power2.5", 1000), nonempty=True), torch.Generator()
+    y_T = kernel.prior((2, 3, 2, 30, 30), generator.manual_seed(3), torch.zeros(()))
+
+    def check(step: Step) -> None:
+        assert not bool(step.y0_hat.any())
+        changed = 1 - chain(kernel.schedule, 0, step.s, 3)[0, 0]
+        assert_proportion(int(step.y_s.sum()), step.y_s[:, :, 0].numel(), changed)
+
+    for rule in ("ddim", "ddpm"):
+        sampler = Sampler(3, rule, noise=LAST[name].noise, last_step=LAST[name].last_step)
+        masks = sample(kernel, sampler, lambda y_t, t: kernel.empty_output(y_t), y_T, generator, check)
+        assert not bool(masks.any())
+
+
+def test_a_smallest_mask_is_refused_and_every_other_choice_taken() -> None:
+    """No level to move: classes are cut by one number each."""
+    kernel = Categorical(get_schedule("linear", 10), nonempty=True)
+    for sampler in (*ALL_RULES.values(), *LAST.values()):
+        kernel.check(sampler)
+    with pytest.raises(ValueError, match=r"^smallest: expected 1 with a categorical kernel, found 8$"):
+        kernel.check(Sampler(smallest=8))
+
+
+# --- tiles -----------------------------------------------------------------------------------------------------------
+
+
+def test_means_of_tiles_are_means_of_probabilities() -> None:
+    kernel = Categorical(get_schedule("linear", 10))
+    outputs = 6 * torch.randn(5, 2, 3, 4, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    joined = kernel.from_mean(torch.stack([kernel.to_mean(output) for output in outputs]).mean(0))
+    expected = torch.cat([outputs, torch.zeros(5, 2, 1, 4, 4)], 2).softmax(2).mean(0)
+    torch.testing.assert_close(categorical.probs(joined), expected)
+    torch.testing.assert_close(kernel.from_mean(kernel.to_mean(outputs)), outputs)
+    one = outputs[:, :, :1]
+    torch.testing.assert_close(kernel.to_mean(one), bernoulli_kernel.Bernoulli(kernel.schedule, "mask").to_mean(one))
+
+
+def test_sure_tiles_stay_sure_and_finite() -> None:
+    """In float32 the background of a sure pixel is rounded to nothing, and a mean a hair above 1 to less than that."""
+    kernel = Categorical(get_schedule("linear", 10))
+    for values in ([80.0, -80.0], [200.0, 199.0], [20.0, 20.0], [-200.0, -torch.inf], [-torch.inf, -torch.inf]):
+        output = torch.tensor(values).reshape(1, 1, 2, 1, 1)
+        p = categorical.probs(output.double()).flatten()
+        for rounding in (1.0, 1 + 1e-6):
+            back = categorical.probs(kernel.from_mean(kernel.to_mean(output) * rounding)).flatten()
+            torch.testing.assert_close(back.double(), p, rtol=0, atol=3e-6)
