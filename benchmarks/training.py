@@ -14,7 +14,7 @@ import torch
 
 from berdiff.data.batches import Batch
 from berdiff.data.prepare import prepare
-from berdiff.experiments.recipes import lidc_cpu, lidc_cpu_paper
+from berdiff.experiments.recipes.bernoulli import lidc_cpu, lidc_cpu_paper
 from berdiff.experiments.side_by_side import durations, rounds
 from berdiff.memory import keep_freed_memory
 from berdiff.methods.berdiff import BerDiff

@@ -225,39 +225,42 @@ def test_the_table_of_two_answers_is_markdown() -> None:
 
 @pytest.mark.slow
 def test_a_trained_network_draws_both_answers_and_seldom_mixes_them() -> None:
-    """A small convolutional network that learns by the kernel's loss; the image tells where, never which."""
+    """Each pixel sees itself and the mean over all, and learns by the kernel's loss; the image tells where, not which.
+
+    Its estimates differ a little from pixel to pixel, as an exact one's do not: so seldom, and not never."""
     torch.manual_seed(0)
-    kernel = Categorical(get_schedule("power2.5", 1000))
-    width, n = 24, 500
-    local = torch.nn.Sequential(torch.nn.Conv2d(4, width, 3, padding=1), torch.nn.SiLU())
+    kernel, image, width, n = Categorical(get_schedule("power2.5", 1000)), two_answers.disc(), 32, 300
+    local = torch.nn.Sequential(torch.nn.Linear(4, width), torch.nn.SiLU())
     whole = torch.nn.Sequential(torch.nn.Linear(width + 1, 64), torch.nn.SiLU(), torch.nn.Linear(64, width))
-    out = torch.nn.Conv2d(width, 2, 1)
-    net = torch.nn.ModuleList([local, whole, out])
-    image = two_answers.disc()[None, None]
+    out = torch.nn.Sequential(torch.nn.SiLU(), torch.nn.Linear(width, 2))
 
     def predict(y_t: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
-        flat, time = y_t.flatten(0, 1), (t.flatten() / 1000).reshape(-1, 1, 1, 1)
-        planes = [flat, image.expand(len(flat), 1, -1, -1), time.expand(len(flat), 1, 12, 12)]
-        h = local(torch.cat(planes, 1))
-        pooled = torch.cat([h.mean((2, 3)), time[:, :, 0, 0]], 1)
-        return out(h + whole(pooled)[..., None, None]).reshape(y_t.shape)
+        pixels = y_t.flatten(3).transpose(2, 3)  # (1, N, pixels, 2)
+        time = (t / 1000)[..., None, None].expand_as(pixels[..., :1])
+        h = local(torch.cat([pixels, image.reshape(-1, 1).expand_as(time), time], -1))
+        pooled = whole(torch.cat([h.mean(2), time[:, :, 0]], -1)).unsqueeze(2)
+        return out(h + pooled).transpose(2, 3).reshape(y_t.shape)
 
-    generator, optimizer = torch.Generator().manual_seed(0), torch.optim.Adam(net.parameters(), 5e-3)
-    for _ in range(1000):
-        y0 = two_answers.answers()[torch.randint(2, (1, 64), generator=generator)]
-        t = torch.randint(1, 1001, (1, 64), generator=generator)
+    generator = torch.Generator().manual_seed(0)
+    optimizer = torch.optim.Adam([*local.parameters(), *whole.parameters(), *out.parameters()], 1e-2)
+    for _ in range(600):
+        y0 = two_answers.answers()[torch.randint(2, (1, 32), generator=generator)]
+        t = torch.randint(1, 1001, (1, 32), generator=generator)
         y_t, eps = kernel.q_sample(y0, t, generator)
         optimizer.zero_grad()
         kernel.loss(predict(y_t, t), y0, y_t, eps, t)["loss"].backward()
         optimizer.step()
-    for steps, last_step in itertools.product((1, 3, 10), ("sample", "threshold")):
-        sampler = Sampler(steps, noise="shared", last_step=last_step)  # type: ignore[arg-type]
+
+    def drawn(sampler: Sampler) -> tuple[float, float, float]:
         y_T = kernel.prior((1, n, 2, 12, 12), generator, torch.zeros(()))
         masks = sample(kernel, sampler, lambda y_t, t: predict(y_t, torch.full((1, n), t)), y_T, generator)[0]
-        inside = masks * image[0]  # of the object itself; speckles beside it are another matter
-        first, second, mixed = two_answers.shares(inside)
+        return two_answers.shares(masks * image)  # of the object itself
+
+    for steps, last_step in ((1, "sample"), (3, "sample"), (3, "threshold"), (10, "sample"), (10, "threshold")):
+        first, second, mixed = drawn(Sampler(steps, noise="shared", last_step=last_step))  # type: ignore[arg-type]
         assert mixed < 0.1
-        assert 0.35 < first / (first + second) < 0.65
+        assert 0.3 < first / (first + second) < 0.7
+    assert drawn(Sampler(1, last_step="sample"))[2] > 0.9, "independent noise"
 
 
 # --- the last step of a hurdle ---------------------------------------------------------------------------------------

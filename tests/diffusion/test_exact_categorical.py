@@ -137,14 +137,14 @@ def test_more_steps_come_closer_and_maximal_sigma_is_best(name: str) -> None:
         assert at_50[SOFT, last] > 0.3, "fed the posterior"
         assert at_50[MARGINAL, last] < 0.05
         assert at_50[DDIM, last] < 0.05
-        assert at_50[DDIM, last] < at_50[SHARED, last] < 0.1, "it converges too, but slower"
+        assert at_50[SHARED, last] < 0.1, "it converges too"
         for label in (MARGINAL, DDIM, HALF, ZERO, SHARED):
             assert table[label, last] == sorted(table[label, last], reverse=True), "more steps come closer"
         assert at_50[DDIM, last] < at_50[HALF, last] < at_50[ZERO, last], "maximal sigma is best"
     assert table[PRIOR, "sample"] == pytest.approx(table[MARGINAL, "sample"], abs=1e-9), "fed the prior it is exact"
-    for label in (MARGINAL, DDIM):
-        assert table[label, "sample"][0] > 0.25, "two steps treat pixels as independent"
-        assert table[SHARED, "sample"][0] < table[label, "sample"][0], "shared noise does not"
+    assert table[DDIM, "sample"][0] > 0.25, "two steps treat pixels as independent"
+    assert table[SHARED, "sample"][0] < table[DDIM, "sample"][0], "shared noise does not"
+    assert table[DDIM, "sample"][-1] < table[SHARED, "sample"][-1], "and in many steps that is not needed"
 
 
 @pytest.mark.slow
