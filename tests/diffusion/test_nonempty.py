@@ -204,3 +204,17 @@ def test_a_smallest_mask_needs_a_hurdle() -> None:
         Bernoulli(schedule).check(Sampler(smallest=4))
     with pytest.raises(ValueError, match="smallest: expected 1 or more pixels, found 0"):
         Sampler(smallest=0)
+
+
+def test_a_pixel_in_several_targets_counts_once() -> None:
+    """Two pixels in three nested targets are two pixels, not six: with four asked for, such masks are not drawn."""
+    outer = torch.tensor([0.9, 0.8, 0.3, 0.2, 0.1, 0.0])
+    p = torch.stack([outer, outer * 0.95, outer * 0.9])[:, None].expand(1, 500, 3, 1, 6)
+    drawn = draw_level(p, sample_generators(0, ["a"], 500), smallest=4)
+    sizes = drawn.any(2).flatten(2).sum(2).unique().tolist()
+    assert set(sizes) <= {0, 4, 5}
+    few = draw_nonempty(p, Sampler(smallest=4), sample_generators(0, ["a"], 500))
+    assert few[0, 0, 0].flatten().tolist() == [1, 1, 0, 0, 0, 0]  # cut at .45, half of the largest
+    assert (
+        draw_nonempty(p * 0.6, Sampler(smallest=2), sample_generators(0, ["a"], 500))[0, 0].any(0).sum() == 2
+    )  # .54 and .48, cut at .27

@@ -140,11 +140,12 @@ def draw_level(p: Tensor, generators: Generators, smallest: int = 1) -> Tensor:
 
     Each pixel is 1 with its probability, as in `draw`, but the masks are nested level sets and not speckles. A level
     just below the largest probability leaves a speck; one that would leave fewer than `smallest` pixels, but not none,
-    is moved to the same place among the levels below.
+    is moved to the same place among the levels below. With `smallest` p is `(B, N, K, H, W)`.
     """
     level = uniform(p.shape[:2], generators, p)
     if smallest > 1:
-        top = p.flatten(2).topk(min(smallest, p[0, 0].numel()), dim=2).values
+        of_pixels = p.amax(2).flatten(2)  # a pixel counts once, in however many targets it is
+        top = of_pixels.topk(min(smallest, of_pixels.shape[2]), dim=2).values
         first, last = top[..., 0], top[..., -1]
         level = torch.where((level < first) & (level >= last), (level - last) / (first - last) * last, level)
     return (level.reshape(*level.shape, *[1] * (p.ndim - 2)) < p).to(p.dtype)

@@ -71,6 +71,7 @@ class Exclusive(Link):
         return categorical.targets(categorical.probs(logits))
 
     def logits(self, probs: Tensor) -> Tensor:
+        """Log-ratios to the background, which keeps a hair where rounding left it nothing."""
         background = categorical.with_background(probs)[..., -1:, :, :].clamp(min=torch.finfo(probs.dtype).tiny)
         return probs.clamp(min=0).log() - background.log()
 

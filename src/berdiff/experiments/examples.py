@@ -10,7 +10,8 @@ from berdiff.experiments.tables.scale import splits
 from berdiff.inference.model import Model
 from berdiff.inference.result import Result
 from berdiff.inference.settings import SegmentSettings
-from berdiff.output.panels import case_row, render, save_png
+from berdiff.output.colours import legend
+from berdiff.output.panels import render, save_png, targets_row
 
 Examples = dict[str, list[Result]]
 """model -> its results, each model of the same slices"""
@@ -31,7 +32,7 @@ def make_examples(models: Sequence[Model], store: Store, cases: int = 2, samples
 
 
 def plot_examples(examples: Examples, path: Path, store: Store, samples: int, variance: bool = False) -> None:
-    """One row per slice and model: the first channel and the first target."""
+    """One row per slice and model: the first channel, and all targets together."""
     each = list(zip(*examples.values(), strict=True))  # slice by slice, of each model
     raters = max(len(result.raters) for result, *_ in each if result.raters is not None)
     rows, labels = [], []
@@ -39,9 +40,10 @@ def plot_examples(examples: Examples, path: Path, store: Store, samples: int, va
         for name, result in zip(examples, results, strict=True):
             assert result.raters is not None  # a store's case has them
             image, masks, sampled = (result.in_region(of) for of in (result.image[:1], result.raters, result.samples))
-            rows.append(case_row(image, masks[:, 0], raters, sampled[:, 0], variance=variance))
+            about = {"targets": result.targets, "kind": result.kind, "variance": variance}
+            rows.append(targets_row(image, masks, raters, sampled, **about))
             labels.append(name)
     names, split = "; ".join(result.name for result, *_ in each), splits(store)[1]
     notes = "".join(f" {note}." for note in store.notes)
     about = f"{store.manifest.source}, split {split}, slices {names}; saliency is the mean of {samples} samples.{notes}"
-    save_png(render(rows, "", about, labels, columns_alike=True), path)
+    save_png(render(rows, "", about, labels, columns_alike=True, key=legend(each[0][0].targets)), path)

@@ -211,7 +211,8 @@ class Trainer:
 
             path, count = self.run / "sheets" / f"step-{counters.step:08d}.png", len(shown)
             of_cases = cases.images[:count], cases.masks[:count], cases.raters[:count]
-            sample_sheet(path, *of_cases, shown, "; ".join([line, *cases.notes]))
+            spec = self.segmenter.input_spec
+            sample_sheet(path, *of_cases, shown, "; ".join([line, *cases.notes]), spec.targets, spec.kind)
         self.journal.print(line)
 
     def _save(self) -> None:

@@ -78,7 +78,7 @@ def read(path: str | Path, options: Options) -> Reading:
     """Open a BraTS folder of any of the three layouts."""
     root = Path(path)
     found, notes = find_cases(root, options.sequences)
-    listed = _listed(found, options)
+    listed = patients_and_splits(found, options)
     total = sum(len(_kept(case, options)) for case in found)
     expect(total, root, f"slices between the bottom {options.bottom} and the top {options.top}")
     intensity = Intensity("brain", tails=options.tails)
@@ -91,12 +91,12 @@ def read(path: str | Path, options: Options) -> Reading:
         size=options.size,
         dtype="float32",
         total=total if options.keep_empty == "all" else None,
-        cases=(one for case in found for one in _cases(case, *listed[case.name], intensity, options)),
+        cases=(one for case in found for one in cases_of(case, *listed[case.name], intensity, options)),
         notes=(*notes, f"slices without tumour kept: {options.keep_empty}"),
     )
 
 
-def _listed(found: list[FoundCase], options: Options) -> dict[str, tuple[str, str]]:
+def patients_and_splits(found: list[FoundCase], options: Options) -> dict[str, tuple[str, str]]:
     """Patient and split of every case."""
     listed = {case.name: (case.patient, case.split) for case in found}
     if options.table is not None:
@@ -115,7 +115,7 @@ def _kept(case: FoundCase, options: Options) -> list[int]:
     return [place for place, number in enumerate(case.numbers) if options.bottom <= number < case.depth - options.top]
 
 
-def _cases(case: FoundCase, patient: str, split: str, intensity: Intensity, options: Options) -> Iterator[Case]:
+def cases_of(case: FoundCase, patient: str, split: str, intensity: Intensity, options: Options) -> Iterator[Case]:
     """The slices of one scan."""
     kept = _kept(case, options)
     if not kept:

@@ -34,7 +34,7 @@ from berdiff.data.paths import add_once, expect_folder, files_under
 from berdiff.data.sources import brats
 from berdiff.data.sources.brats_layouts import ENHANCING, GRID_DEPTH, SEQUENCES, FoundCase, Scan
 from berdiff.data.sources.hdf5_layout import MAX_VALUES, open_hdf5
-from berdiff.data.sources.lidc_hdf5 import _dataset
+from berdiff.data.sources.lidc_hdf5 import named_dataset
 from berdiff.schema import Settings
 
 _FILE = re.compile(r"volume_(?P<volume>\d+)_slice_(?P<number>\d+)\.h5")
@@ -86,7 +86,7 @@ def read(path: str | Path, options: Options) -> Reading:
     volumes, notes = _find(root, options)
     size = _size(next(iter(volumes.values())))
     found = [_case(root, volume, slices, size, options) for volume, slices in volumes.items()]
-    listed = brats._listed(found, rules)
+    listed = brats.patients_and_splits(found, rules)
     intensity = Intensity("minmax", field=max(size))
     return Reading(
         channels=options.sequences,
@@ -97,7 +97,7 @@ def read(path: str | Path, options: Options) -> Reading:
         size=options.size,
         dtype="float32",
         total=sum(map(len, volumes.values())) if options.keep_empty == "all" else None,
-        cases=(one for case in found for one in brats._cases(case, *listed[case.name], intensity, rules)),
+        cases=(one for case in found for one in brats.cases_of(case, *listed[case.name], intensity, rules)),
         notes=(*notes, f"slices without tumour kept: {options.keep_empty}"),
     )
 
@@ -174,7 +174,7 @@ def _size(slices: Slices) -> tuple[int, int]:
     """That of the first slice, which all others must have."""
     path = next(iter(slices.values()))
     with open_hdf5(path) as file:
-        dataset = _dataset(file, "image", path)
+        dataset = named_dataset(file, "image", path)
         shape = dataset.shape
         height, width, channels = shape if dataset.ndim == 3 else (0, 0, 0)
     fits = channels == 4 and 0 < height * width * channels <= MAX_VALUES
@@ -184,7 +184,7 @@ def _size(slices: Slices) -> tuple[int, int]:
 
 def _read(file: h5py.File, path: Path, name: str, shape: tuple[int, ...], kinds: str) -> np.ndarray:
     """A dataset, once its header is as expected."""
-    dataset = _dataset(file, name, path)
+    dataset = named_dataset(file, name, path)
     fits, found = dataset.shape == shape and dataset.dtype.kind in kinds, f"{dataset.shape} of {dataset.dtype}"
     expect(fits, f"{path}: {name}", f"{shape} of {'floats' if kinds == 'f' else 'integers'}", found)
     with refusing((OSError,), f"{path}: {name}", "whole data", "it damaged"):

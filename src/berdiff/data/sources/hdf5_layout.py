@@ -14,7 +14,7 @@ from berdiff.data.case import SPLITS
 from berdiff.data.describe import expect, refusing
 from berdiff.data.paths import expect_file
 from berdiff.data.sources.hdf5_raters import rater_channels
-from berdiff.data.sources.lidc_hdf5 import _dataset
+from berdiff.data.sources.lidc_hdf5 import named_dataset
 from berdiff.schema import Settings
 
 BLOCK = 2**24  # bytes of a dataset that are read at a time
@@ -176,7 +176,7 @@ def _rater_axis(labels: h5py.Dataset, n: int, height: int, width: int) -> int | 
 
 def _find(file: h5py.File, group: str, name: str) -> h5py.Dataset:
     """A dataset of a group, or of the root where its name begins with /, whose bytes are in this file."""
-    dataset = _dataset(file, posixpath.join(group, name).strip("/"), Path(file.filename))
+    dataset = named_dataset(file, posixpath.join(group, name).strip("/"), Path(file.filename))
     other = dataset.file.filename
     expect(other == file.filename, f"{file.filename}: {name}", "data in this file", f"a link to {other}")
     expect(dataset.shape is not None, f"{file.filename}: {name}", "an array", "an empty dataset")

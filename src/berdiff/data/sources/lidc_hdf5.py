@@ -59,7 +59,7 @@ def read(path: Path, options: Options) -> Reading:
 
 
 def _group(file: h5py.File, split: str, path: Path) -> _Group:
-    images, labels = (_dataset(file, f"{split}/{name}", path) for name in ("images", "labels"))
+    images, labels = (named_dataset(file, f"{split}/{name}", path) for name in ("images", "labels"))
     fits, found = images.dtype == np.uint8 or images.dtype.kind == "f", f"{images.shape} {images.dtype}"
     expect(fits and images.ndim == 3, f"{path}: {split}/images", "(N, H, W) of uint8 or floats", found)
     n, height, width = shape = images.shape
@@ -69,7 +69,7 @@ def _group(file: h5py.File, split: str, path: Path) -> _Group:
     expect(labels.dtype.kind in "uib", f"{path}: {split}/labels", "integers", labels.dtype)
 
     def column(name: str) -> np.ndarray:
-        dataset = _dataset(file, f"{split}/{name}", path)
+        dataset = named_dataset(file, f"{split}/{name}", path)
         expect(dataset.shape == (n,), f"{path}: {dataset.name}", f"one value for each of {n} slices", dataset.shape)
         return dataset[:]
 
@@ -83,7 +83,7 @@ def _group(file: h5py.File, split: str, path: Path) -> _Group:
     return _Group(split, images, labels, axes[0], rows)
 
 
-def _dataset(file: h5py.File, name: str, path: Path) -> h5py.Dataset:
+def named_dataset(file: h5py.File, name: str, path: Path) -> h5py.Dataset:
     """A dataset whose bytes are in this file: HDF5 can point at other files, which is not followed."""
     for place in (name.partition("/")[0], name):
         link = file.get(place, getlink=True)

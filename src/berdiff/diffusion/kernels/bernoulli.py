@@ -83,7 +83,7 @@ def draw_nonempty(y0_hat: Tensor, sampler: Sampler, generators: Generators) -> T
     """
     largest = y0_hat.flatten(2).amax(2).reshape(*y0_hat.shape[:2], 1, 1, 1)
     if sampler.last_step == "threshold":
-        few = (y0_hat >= 0.5).flatten(2).sum(2).reshape(largest.shape) < sampler.smallest
+        few = (y0_hat >= 0.5).any(2).flatten(2).sum(2).reshape(largest.shape) < sampler.smallest
         cut = torch.where(few, largest / 2, 0.5)
         return ((y0_hat >= cut) & (y0_hat > 0)).to(y0_hat.dtype)
     if sampler.noise == "shared":

@@ -10,6 +10,7 @@ from berdiff.diffusion import categorical
 from berdiff.diffusion.bernoulli import sigma_max, xor
 from berdiff.diffusion.categorical import log_probs, probs, targets, with_background
 from berdiff.diffusion.kernels.base import Kernel
+from berdiff.diffusion.links import LINKS
 from berdiff.diffusion.losses import over_masks
 from berdiff.diffusion.random import Generators
 from berdiff.diffusion.sampler import Posterior, Sampler
@@ -74,12 +75,10 @@ class Categorical(Kernel):
 
     def to_mean(self, output: Tensor) -> Tensor:
         """Probabilities of the targets."""
-        return targets(probs(output))
+        return LINKS["exclusive"].probs(output)
 
     def from_mean(self, mean: Tensor) -> Tensor:
-        """Log-ratios to the background, which keeps a hair where rounding left it nothing."""
-        background = (1 - mean.sum(categorical.CLASS, keepdim=True)).clamp(min=torch.finfo(mean.dtype).tiny)
-        return mean.clamp(min=0).log() - background.log()
+        return LINKS["exclusive"].logits(mean)
 
     def check(self, sampler: Sampler) -> None:
         if sampler.smallest > 1:

@@ -13,6 +13,7 @@ from torch import Tensor
 from berdiff.diffusion import nested
 from berdiff.diffusion.bernoulli import draw, draw_level
 from berdiff.diffusion.kernels.bernoulli import Bernoulli, draw_nonempty, step_prob
+from berdiff.diffusion.links import LINKS
 from berdiff.diffusion.losses import over_masks, total_loss
 from berdiff.diffusion.random import Generators
 from berdiff.diffusion.sampler import Sampler
@@ -52,10 +53,10 @@ class Nested(Bernoulli):
         return draw(step_prob(self.schedule, sampler, y_t, y0, t, s), generators), y0_hat
 
     def to_mean(self, output: Tensor) -> Tensor:
-        return nested.probs(output.sigmoid())
+        return LINKS["nested"].probs(output)
 
     def from_mean(self, mean: Tensor) -> Tensor:
-        return nested.inside(mean.clamp(0, 1)).logit()
+        return LINKS["nested"].logits(mean)
 
 
 def draw_chain(
