@@ -67,9 +67,9 @@ class Model:
 
         8-bit values are divided by 255; floats in [0, 1] are taken as they are; others by the model's own intensity
         rule, or by `window`. `spacing_mm` (along the last axes) and `name` (which seeds the noise) are for arrays; a
-        file has its own. `center`, `box`, `slices` choose a region; a `center` (z, y, x) with `extent` the slices up to so
-        many mm below and above it; `pad` accepts a smaller image. `callback` runs after each step. The options of `Sampler` (steps, rule, posterior, sigma, spacing, last_step, noise) replace the
-        model's own.
+        file has its own. `center`, `box`, `slices` choose a region; a `center` (z, y, x) with `extent` means the slices
+        up to so many mm below and above it; `pad` accepts a smaller image. `callback` runs after each step. The options
+        of `Sampler` (steps, rule, posterior, sigma, spacing, last_step, noise) replace the model's own.
         """
         known = [field.name for field in fields(Sampler)]
         if unknown := sorted(sampler_options.keys() - known):

@@ -58,12 +58,15 @@ class ReadInput:
     def at(self, region: Region, name: str | None = None) -> OpenedImage:
         """As the network wants to see it in a region; `name` seeds the noise. Values are scaled once, unless the rule
         looks at the region (minmax): with `extent`, slices outside the region are then left 0."""
-        region, reach = region.around(self.shape, self._whole.spacing, self.what), region.extent
-        opened = self._whole
+        region, reach = region.around(self.shape, self.placed.spacing, self.what), region.extent
+        opened = self.placed
         if self.file is not None and self.intensity.rule == "minmax":
             opened = replace(opened, image=self._scaled(region, whole=reach is None))
         if reach is not None and not isfinite(opened.spacing[0]):
-            notes = (*opened.notes, f"distance of slices unknown: segmented {reach:g} slices below and above the centre")
+            notes = (
+                *opened.notes,
+                f"distance of slices unknown: segmented {reach:g} slices below and above the centre",
+            )
             opened = replace(opened, notes=notes)
         return replace(opened, name=name or self.name)
 
@@ -73,8 +76,8 @@ class ReadInput:
         return self.case
 
     @cached_property
-    def _whole(self) -> OpenedImage:
-        """All of it, scaled where scaling does not depend on the region."""
+    def placed(self) -> OpenedImage:
+        """Where it lies; with the image, where its scaling does not depend on the region."""
         if self.file is None:
             return self._case
         file, empty = self.file, np.empty((0,))

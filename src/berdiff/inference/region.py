@@ -28,8 +28,8 @@ class Region(Settings):
     """segment only these slices of a volume, counted from 0 at the feet; either may be left out"""
     pad: bool = False  # put zeros around images that are smaller than the network
     extent: Annotated[float | None, Ge(0), arg(metavar="MM")] = None
-    """with a centre Z Y X, or with findings (default there: 15): segment the slices up to so many mm below and above it; so
-    many slices where their distance is unknown"""
+    """with a centre Z Y X, or with findings (default there: 15): segment the slices up to so many mm below and above
+    it; so many slices where their distance is unknown"""
 
     def check(self) -> None:
         if self.center is not None and self.box is not None:
