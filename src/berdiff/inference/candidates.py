@@ -59,7 +59,8 @@ def piece_centers(mask: np.ndarray, spacing: Sequence[float], where: object) -> 
     from scipy import ndimage
 
     pieces = np.zeros(mask.shape, np.int32)
-    count = int(ndimage.label(mask, structure=np.ones((3, 3, 3)), output=pieces))
+    ndimage.label(mask, structure=np.ones((3, 3, 3)), output=pieces)
+    count = int(pieces.max())
     expect(count, where, "a mask with at least one marked voxel", "an empty one")
     expect(count <= MOST, where, f"a mask of at most {MOST} connected pieces", count)
     scale = np.array([1.0, *spacing])[-3:]

@@ -86,14 +86,15 @@ class ReadInput:
 
     def _scaled(self, region: Region, whole: bool = True) -> np.ndarray:
         assert self.file is not None
-        file, intensity, parts = self.file, self.intensity, dict[str, slice]()
+        file, intensity = self.file, self.intensity
+        slices = rows = columns = slice(None)
         if intensity.rule == "minmax":  # looks at a square around the region, or at the whole slice
             side = intensity.field or max(self.shape[-2:])
             field = (min(side, self.shape[-2]), min(side, self.shape[-1]))
-            *slices, rows, columns = (slice(*ends) for ends in region.ranges(self.shape, field, self.what))
-            parts = {"rows": rows, "columns": columns} | ({} if whole else {"slices": slices[0]})
-        kind = {"planar": file.planar, "ct": file.ct, "colour": file.colour, "stack": file.stack}
-        image = to_unit(file.values, intensity, self.what, **kind, **parts, forced=self.forced)
+            *wanted, rows, columns = (slice(*ends) for ends in region.ranges(self.shape, field, self.what))
+            slices = slices if whole else wanted[0]
+        kind = {"planar": file.planar, "ct": file.ct, "colour": file.colour, "stack": file.stack, "forced": self.forced}
+        image = to_unit(file.values, intensity, self.what, **kind, rows=rows, columns=columns, slices=slices)
         return np.ascontiguousarray(image[:, 0] if file.planar else image)
 
 

@@ -42,13 +42,11 @@ def write_cohort(folder: Path) -> Path | None:
 
     One process at a time: the last one to come has seen every result that was there before it.
     """
-    if not folder.is_dir() or len(rows := all_rows(folder)) == 0:
-        return None
-    if len({row.folder for row in rows}) == 1 and rows[0].finding is None:
-        return None
     held = lock(folder / LOCK)
     try:
         rows = ranked(all_rows(folder))
+        if len({row.folder for row in rows}) < 2 and not any(row.finding for row in rows):
+            return None
         write_text(folder / CSV, table(rows))
         write_text(folder / HTML, page(folder, rows))
     finally:
@@ -91,13 +89,15 @@ def page(folder: Path, rows: Sequence[Row]) -> str:
     common = [note for note in rows[0].notes if all(note in row.notes for row in rows)]
     digest = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode("ascii")
     environment.globals |= {"thumbnail": thumbnail, "links": _links, "size": _size, "percent": percent}
+    own = {row.folder: "; ".join(note for note in row.notes if note not in common) for row in rows}
     return environment.get_template("cohort.html.j2").render(
         rows=rows,
         results=len({row.folder for row in rows}),
         thumbnails=MAX_THUMBNAILS,
         targets=len({row.target for row in rows}) > 1,
         common=[note for note in common if note.lower() != NOT_CLINICAL],
-        own={row.folder: "; ".join(note for note in row.notes if note not in common) for row in rows},
+        own=own,
+        noted=any(own.values()),
         script=SCRIPT,
         digest=digest,
         version=__version__,

@@ -88,8 +88,8 @@ class SegmentationJob:
     def segment(self, inputs: Sequence[Input]) -> Outcome:
         """2D images go through the network `batch_size` at a time, a volume or a finding by itself; no more is held in
         memory. What other processes have claimed comes last: by then they have done it, or died."""
-        region = self.settings.region
-        self._slices = {item.name: 1 if self.findings else count_slices(item, region) for item in inputs}
+        count = 1 if self.findings else None  # of each input, as far as is known before it is read
+        self._slices = {item.name: count or count_slices(item, self.settings.region) for item in inputs}
         try:
             with self.work:
                 left = self._pass(inputs)
@@ -99,7 +99,9 @@ class SegmentationJob:
                     before, left = len(left), self._pass(left)
                     if len(left) == before:
                         time.sleep(SECONDS_BETWEEN_LOOKS)
-                write_cohort(self.work.folder)
+                if self.outcome.done or self.outcome.skipped:
+                    self.work.begin()  # while its files are written too, nobody may think that he is alone
+                    write_cohort(self.work.folder)
         except OSError as error:  # what cannot be read is an InputError: this is from writing, and stays so
             reason = error.strerror or error
             raise InputError(f"{self.output.out}: expected a folder that can be written, found {reason}") from error
@@ -108,7 +110,8 @@ class SegmentationJob:
     def _pass(self, inputs: Sequence[Input]) -> list[Input]:
         """Those that another process is at now."""
         left = [item for item in inputs if not self._attempt(item)]
-        self._finish_waiting()
+        self._finish_claimed(self._waiting)
+        self._waiting = []
         return left
 
     def _attempt(self, item: Input) -> bool:
@@ -126,10 +129,13 @@ class SegmentationJob:
             return False
         if self._settled(item):  # while it was read here
             claim.release()
+        elif isinstance(opened, OpenedImage) and opened.image.ndim == 4:
+            self._finish_claimed([_Image(item, opened, claim)])
         elif isinstance(opened, OpenedImage):
             self._waiting.append(_Image(item, opened, claim))
-            if opened.image.ndim == 4 or len(self._waiting) == self.settings.batch_size:
-                self._finish_waiting()
+            if len(self._waiting) == self.settings.batch_size:
+                self._finish_claimed(self._waiting)
+                self._waiting = []
         else:
             try:
                 self._finish_case(item, *opened)
@@ -177,8 +183,7 @@ class SegmentationJob:
             self._fail(item.name, error, self._slices[item.name])
             return None
 
-    def _finish_waiting(self) -> None:
-        batch, self._waiting = self._waiting, []
+    def _finish_claimed(self, batch: list[_Image]) -> None:
         try:
             self._finish(batch)
         finally:
