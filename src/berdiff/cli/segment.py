@@ -18,7 +18,7 @@ from berdiff.output.kinds import OutputSettings
 if TYPE_CHECKING:
     from berdiff.output.segmentation import Outcome
 
-MAX_ROWS = 20
+MAX_ROWS, MAX_NAME = 20, 32
 
 
 @dataclass(frozen=True)
@@ -97,13 +97,14 @@ def _print(outcome: "Outcome", where: str) -> None:
         both = (of.get("area") or of["volume"], of["longest_diameter"])
         sizes = [f"{size['q50']:.1f} ({size['q05']:.1f}-{size['q95']:.1f}) {size['unit']}" for size in both]
         apart = "" if of["disagreement"] is None else f"{of['disagreement']:.2f}"
-        table.add_row(Text(name), Text(target), f"{of['finding_probability']:.0%}", *sizes, apart)
+        short = name if len(name) <= MAX_NAME else "..." + name[3 - MAX_NAME :]  # the end tells findings apart
+        table.add_row(Text(short, overflow="fold"), Text(target), f"{of['finding_probability']:.0%}", *sizes, apart)
     if rows:
         console.print(table)
     if len(rows) > MAX_ROWS:
         console.print(f"... and {len(rows) - MAX_ROWS} more")
     counts = f"{len(outcome.done)} segmented, {len(outcome.skipped)} found done, {len(outcome.failed)} failed"
-    console.print(f"{counts}; {where}", markup=False, highlight=False)
+    console.print(f"{counts}; {where}", markup=False, highlight=False, soft_wrap=True)
     console.print("For research; not for clinical use.")
 
 
