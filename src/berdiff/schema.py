@@ -7,6 +7,7 @@ what no type can say goes into a method `check`. The command line (tyro), JSON f
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -44,10 +45,10 @@ def dump(value: Any) -> str:
 
 def parse(kind: type[T], content: Any, name: Callable[[str], str]) -> T:
     """`content`, in plain JSON types, as a `kind`; `name` turns the place of a fault ("loop.keep") into words."""
-    from pydantic import TypeAdapter, ValidationError
+    from pydantic import ValidationError
 
     try:
-        value = TypeAdapter(kind).validate_json(json.dumps(content))
+        value = _adapter(kind).validate_json(json.dumps(content))
     except ValidationError as error:
         raise InputError(_sentence(error.errors()[0], name)) from None
     for place, group in _groups(value):
@@ -57,6 +58,14 @@ def parse(kind: type[T], content: Any, name: Callable[[str], str]) -> T:
             setting, _, rest = str(error).partition(":")
             raise InputError(f"{name(place + setting)}:{rest}") from error
     return value
+
+
+@cache
+def _adapter(kind: Any) -> Any:
+    """Made once: for nested settings that takes some hundredths of a second."""
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(kind)
 
 
 def check(value: T, kind: type[T], name: Callable[[str], str]) -> T:

@@ -57,6 +57,7 @@ class WorkFolder(AbstractContextManager["WorkFolder"]):
     def close(self) -> None:
         if self._lock is not None:
             if only_holder(self._lock):
+                remove_leftovers(self.folder)  # of others that died meanwhile
                 (self.folder / LOCK).unlink(missing_ok=True)
             self._lock.close()
             self._lock = None

@@ -49,7 +49,7 @@ def test_representatives_carry_their_frequency(tmp_path: Path):
 
 
 def test_json_holds_what_was_measured_and_how(tmp_path: Path):
-    result = result_2d(raters=4, roi=((2, 18), (0, 24)))
+    result = result_2d(raters=4, roi=((1, 18), (0, 24)))
     exports.write(result, tmp_path, ["json"])
     facts = json.loads((tmp_path / "result.json").read_text())
     areas = result.samples[:, 0].sum((1, 2)) * 0.5 * 0.8
@@ -59,7 +59,7 @@ def test_json_holds_what_was_measured_and_how(tmp_path: Path):
     found = [measured["area"][q] for q in ("q05", "q50", "q95")]
     np.testing.assert_allclose(found, np.quantile(areas, [0.05, 0.5, 0.95]))
     assert facts["settings"] == SETTINGS
-    assert (facts["shape"], facts["region"]) == ([20, 24], [[2, 18], [0, 24]])
+    assert (facts["shape"], facts["region"]) == ([20, 24], [[1, 18], [0, 24]])
     assert facts["source"] == {"kind": "png", "files": ["a.png"]}
     assert facts["notes"] == ["real readers, simulated CT", "not for clinical use"]
     exports.write(result_2d(spacing=(float("nan"), float("nan"))), tmp_path, ["json"])  # an unknown spacing is null

@@ -11,14 +11,14 @@ from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
 
 from berdiff.display import progress
 from berdiff.errors import InputError
-from berdiff.inference.settings import SegmentSettings
+from berdiff.inference.settings import FindingOptions, SegmentSettings
 from berdiff.memory import keep_freed_memory
 from berdiff.output.kinds import OutputSettings
 
 if TYPE_CHECKING:
     from berdiff.output.segmentation import Outcome
 
-MAX_ROWS = 20
+MAX_ROWS, MAX_NAME = 20, 32
 
 
 @dataclass(frozen=True)
@@ -34,56 +34,77 @@ class Segment:
     """PNG, JPG, TIFF, NIfTI, DICOM or .npy files, folders of them, globs, or a prepared store"""
     output: OmitArgPrefixes[OutputSettings]
     settings: Annotated[SegmentSettings, arg(name="")] = field(default_factory=SegmentSettings)
+    findings: OmitArgPrefixes[FindingOptions] = field(default_factory=FindingOptions)
     size: Annotated[tuple[int, int] | None, arg(metavar="H W")] = None
     """height and width that the network sees at once; default: what it was trained at"""
     split: Literal["train", "val", "test", "all"] = "test"  # split of a prepared store
     limit: Annotated[int | None, arg(metavar="N")] = None
     """maximum number of inputs; of a store, the first of one seeded order"""
+    part: Annotated[str | None, arg(metavar="I/N")] = None
+    """take the I-th of N parts of the inputs, every N-th in the order of their names: for an array of jobs"""
     device: str = "auto"  # auto, cpu, cuda, cuda:1, mps, ...
     json: bool = False  # print the outcome as JSON
 
     def run(self) -> None:
-        from berdiff.inference.inputs import find_inputs
+        from berdiff.inference.findings import open_findings
+        from berdiff.inference.inputs import find_inputs, parse_part, take_part
         from berdiff.inference.model import load
         from berdiff.output.segmentation import SegmentationJob
 
+        part = parse_part(self.part or "1/1")
+        findings = open_findings(self.findings, self.settings.region)
         keep_freed_memory()
         model = load(self.model, self.device, self.size)
         inputs = find_inputs(self.inputs, model.input_spec.channels, self.split, self.limit, self.settings.seed)
-        several = len(inputs) > 1
+        if findings is not None:
+            found = findings.choose(inputs, every=self.limit is None)
+            if without := len({item.name for item in inputs} - {item.name for item in found}):
+                print(f"{without} of {len(inputs)} inputs have no finding and are left out", file=sys.stderr)
+            inputs = found
+        inputs = take_part(inputs, part) if self.part else inputs
+        several = len(inputs) > 1 or findings is not None
         with progress(f"segmenting with {model.name}") as update:
             # the sentence of an only input is the command's own
             report = partial(print, file=sys.stderr, flush=True) if several else lambda sentence: None
-            job = SegmentationJob(model, self.settings, self.output, update, report)
+            job = SegmentationJob(model, self.settings, self.output, update, report, findings)
             print(f"device: {model.device}", file=sys.stderr, flush=True)
             outcome = job.segment(inputs)
         if self.json:
             print(dumps({"out": str(self.output.out), **vars(outcome)}, indent=2))
         else:
-            _print(outcome, f"results in {self.output.out}")
+            cohort = self.output.out / "cohort.html"
+            _print(outcome, f"results in {self.output.out}" + (f", all in {cohort}" if cohort.is_file() else ""))
         if outcome.failed:
             sentence = next(iter(outcome.failed.values()))
-            count = f"{len(outcome.failed)} of {len(inputs)} inputs failed, as reported above"
-            raise InputError(count if several else sentence)
+            tried, what = len(inputs), "inputs"
+            if findings is not None:
+                tried, what = len({*outcome.done, *outcome.skipped, *outcome.failed}), "findings"
+            raise InputError(
+                f"{len(outcome.failed)} of {tried} {what} failed, as reported above" if several else sentence
+            )
 
 
 def _print(outcome: "Outcome", where: str) -> None:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     console = Console()
-    table = Table("input", "target", "finding", "size: median (5-95 %)", "longest diameter: median (5-95 %)")
+    sizes = ("size: median (5-95 %)", "longest diameter: median (5-95 %)")
+    table = Table("input", "target", "finding", *sizes, "disagreement")
     rows = [(name, *one) for name, targets in outcome.measurements.items() for one in targets.items()]
     for name, target, of in rows[:MAX_ROWS]:
         both = (of.get("area") or of["volume"], of["longest_diameter"])
         sizes = [f"{size['q50']:.1f} ({size['q05']:.1f}-{size['q95']:.1f}) {size['unit']}" for size in both]
-        table.add_row(name, target, f"{of['finding_probability']:.0%}", *sizes)
+        apart = "" if of["disagreement"] is None else f"{of['disagreement']:.2f}"
+        short = name if len(name) <= MAX_NAME else "..." + name[3 - MAX_NAME :]  # the end tells findings apart
+        table.add_row(Text(short, overflow="fold"), Text(target), f"{of['finding_probability']:.0%}", *sizes, apart)
     if rows:
         console.print(table)
     if len(rows) > MAX_ROWS:
         console.print(f"... and {len(rows) - MAX_ROWS} more")
     counts = f"{len(outcome.done)} segmented, {len(outcome.skipped)} found done, {len(outcome.failed)} failed"
-    console.print(f"{counts}; {where}", markup=False, highlight=False)
+    console.print(f"{counts}; {where}", markup=False, highlight=False, soft_wrap=True)
     console.print("For research; not for clinical use.")
 
 

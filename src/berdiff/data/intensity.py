@@ -21,6 +21,7 @@ def to_unit(
     stack: bool = False,
     rows: slice = slice(None),
     columns: slice = slice(None),
+    slices: slice = slice(None),
     forced: bool = False,
 ) -> np.ndarray:
     """Values `(C, Z, H, W)` as stored -> float32 in [0, 1] by the rule, each channel by itself.
@@ -30,7 +31,8 @@ def to_unit(
 
     `what` names the values in an error; `planar`: a 2D picture; `colour`: its channels are the colours of one file,
     scaled together; `stack`: slices without a place in space, which are as good as pictures; `rows`, `columns`: the
-    field that minmax looks at.
+    field that minmax looks at; `slices`: those that are wanted, where the rule has to be applied again for each region
+    (minmax): the others may be 0.
     """
     rule, tails = intensity.rule, intensity.tails
     if not forced:
@@ -41,7 +43,7 @@ def to_unit(
     if intensity.window is not None:
         return _clipped(values, *intensity.window)
     if rule == "minmax":
-        return _by_extremes(values, rows, columns)
+        return _by_extremes(values, rows, columns, slices)
     if rule == "brain":
         return np.stack([_brain(channel, tails, what, keep_unit=planar) for channel in values])
     if values.dtype in (np.uint8, np.uint16) and (rule == "dtype" or (rule == "auto" and (planar or stack))):
@@ -60,12 +62,14 @@ def _clipped(values: np.ndarray, low: float, high: float) -> np.ndarray:
     return np.clip((values.astype(np.float32) - np.float32(low)) / np.float32(high - low), 0, 1)
 
 
-def _by_extremes(values: np.ndarray, rows: slice, columns: slice) -> np.ndarray:
+def _by_extremes(values: np.ndarray, rows: slice, columns: slice, slices: slice) -> np.ndarray:
     """From the minimum to the maximum in the field: each slice and channel by itself."""
-    seen = values[..., rows, columns].astype(np.float32)
+    unit, wanted = np.zeros(values.shape, np.float32), values[:, slices].astype(np.float32)
+    seen = wanted[..., rows, columns]
     low, high = seen.min((-2, -1), keepdims=True), seen.max((-2, -1), keepdims=True)
     span = np.where(high > low, high - low, 1)  # an even slice is all 0
-    return np.clip((values.astype(np.float32) - low) / span, 0, 1)
+    np.clip((wanted - low) / span, 0, 1, out=unit[:, slices])
+    return unit
 
 
 def _by_percentiles(values: np.ndarray, tails: float, what: str) -> np.ndarray:

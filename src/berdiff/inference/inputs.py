@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from itertools import groupby, takewhile
 from pathlib import Path, PurePosixPath
 
-from berdiff.data import dicom, manifest
+from berdiff.data import dicom, manifest, volumes
 from berdiff.data.describe import expect
 from berdiff.data.paths import files_under
 from berdiff.data.reading import kind_of, stem
 from berdiff.data.store import Store, open_store
 from berdiff.data.subset import choose_cases
 from berdiff.errors import InputError
+from berdiff.inference.region import Region
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +78,34 @@ def find_inputs(
     inputs += _grouped(sorted(files.values(), key=lambda file: (str(file.path.parent), file.path.name)), channels)
     _check_names(inputs)
     return inputs[:limit]
+
+
+def parse_part(text: str) -> tuple[int, int]:
+    """ "2/8" -> (2, 8)"""
+    number, _, count = text.partition("/")
+    right = number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)
+    expect(right, "--part", "I/N with whole numbers and 1 <= I <= N, such as 2/8", repr(text))
+    return int(number), int(count)
+
+
+def take_part(inputs: Sequence[Input], part: tuple[int, int]) -> list[Input]:
+    """Every N-th input in the order of the names, from the I-th on: all N parts together are the inputs, each once."""
+    number, count = part
+    return sorted(inputs, key=lambda item: item.name)[number - 1 :: count]
+
+
+def count_slices(item: Input, region: Region) -> int:
+    """How many slices of an input will be segmented, from names and headers: for the time that is left."""
+    first, depth = item.paths[0], None
+    try:
+        if item.store is None and not item.error:
+            if kind_of(first) == "nifti" and len(shape := volumes.stored_shape(first)) > 2:
+                depth = volumes.shape_of(first, 4 if len(shape) > 3 and shape[3] > 1 else 3)[-3]
+            elif len(item.paths) > 1 and kind_of(first) == "dicom":
+                depth = len(item.paths)
+        return 1 if depth is None else len(range(*region.slice_range(depth, item.what)))
+    except InputError:
+        return 1  # what is wrong is reported when its turn comes
 
 
 def case_input(store: Store, index: int) -> Input:

@@ -16,7 +16,7 @@ from berdiff.device import choose_device
 from berdiff.diffusion.sampler import Sampler
 from berdiff.diffusion.sampling import Callback
 from berdiff.inference.inputs import Input, case_input, find_inputs
-from berdiff.inference.opening import OpenedImage, open_array, open_input
+from berdiff.inference.opening import OpenedImage, ReadInput, open_array, open_input, read_input
 from berdiff.inference.region import Region
 from berdiff.inference.result import Result
 from berdiff.inference.sets import choose_set, set_rng
@@ -51,6 +51,7 @@ class Model:
         box: Sequence[int] | None = None,
         slices: str | tuple[int | None, int | None] | None = None,
         pad: bool = False,
+        extent: float | None = None,
         coherence: float = COHERENCE,
         overlap: float = 0.25,
         window: tuple[float, float] | None = None,
@@ -67,10 +68,10 @@ class Model:
 
         8-bit values are divided by 255; floats in [0, 1] are taken as they are; others by the model's own intensity
         rule, or by `window`. `spacing_mm` (along the last axes) and `name` (which seeds the noise) are for arrays; a
-        file has its own. `center`, `box`, `slices` choose a region; `pad` accepts a smaller image; `coherence` is the
-        length in mm along which a sample is one opinion through a volume. `callback` runs after each step. The options
-        of `Sampler` (steps, rule, posterior, sigma, spacing, last_step, noise, views, smallest) replace the
-        model's own.
+        file has its own. `center`, `box`, `slices` choose a region; a `center` (z, y, x) with `extent` means the slices
+        up to so many mm below and above it; `pad` accepts a smaller image; `coherence` is the length in mm along which
+        a sample is one opinion through a volume. `callback` runs after each step. The options of `Sampler` (steps,
+        rule, posterior, sigma, spacing, last_step, noise, views, smallest) replace the model's own.
         """
         known = [field.name for field in fields(Sampler)]
         if unknown := sorted(sampler_options.keys() - known):
@@ -78,7 +79,7 @@ class Model:
         if isinstance(slices, tuple):
             slices = ":".join("" if end is None else str(end) for end in slices)
         around, inside = (None if of is None else tuple(map(int, of)) for of in (center, box))
-        region, options = Region(around, inside, slices, pad), SamplerOptions(**sampler_options)
+        region, options = Region(around, inside, slices, pad, extent), SamplerOptions(**sampler_options)
         settings = SegmentSettings(n, seed, set, pool, options, region, window, coherence, overlap, batch_size)
         self.check(settings)
         opened = self.open(image, settings, spacing_mm, name)
@@ -108,6 +109,10 @@ class Model:
             image = image.detach().cpu().numpy()
         return open_array(image, self.input_spec, settings, name, spacing_mm)
 
+    def read(self, item: Input, settings: SegmentSettings) -> ReadInput:
+        """An input read once, to be segmented in several regions."""
+        return read_input(item, self.input_spec, settings)
+
     def results(
         self,
         images: Sequence[OpenedImage],
@@ -116,6 +121,8 @@ class Model:
         callback: Callback | None = None,
     ) -> list[Result]:
         """The results of opened images, sampled together."""
+        if settings.region.extent is not None:  # which slices are meant depends on the image
+            return [self._around(image, settings, advance, callback) for image in images]
         sampler = self.check(settings)
         each = sample_images(self.segmenter, images, self.size, settings, sampler, self.device, advance, callback)
         results: list[Result] = []
@@ -133,6 +140,14 @@ class Model:
                 result = replace(result, chosen=tuple(places.tolist()))
             results.append(result)
         return results
+
+    def _around(
+        self, image: OpenedImage, settings: SegmentSettings, advance: Advance, callback: Callback | None
+    ) -> Result:
+        """Of the slices that `extent` means; the result keeps the settings as they were asked for."""
+        region = settings.region.around(image.image.shape[1:], image.spacing, image.what)
+        (result,) = self.results([image], replace(settings, region=region), advance, callback)
+        return replace(result, settings=self.identity(settings))
 
     def case_results(
         self,
@@ -162,6 +177,8 @@ class Model:
         del values["batch_size"]
         if settings.set == "independent":  # no pool: another one changes nothing
             del values["set"], values["pool"]
+        if settings.region.extent is None:
+            del values["region"]["extent"]
         return schema.plain(values)
 
 

@@ -1,7 +1,9 @@
 """An input as the network wants to see it: values in [0, 1] and where they lie."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ from berdiff.data.intensity import to_unit
 from berdiff.data.reading import Geometry, ImageFile, image_array, read_image_files
 from berdiff.errors import InputError
 from berdiff.inference.inputs import Input
+from berdiff.inference.region import Region
 from berdiff.inference.settings import SegmentSettings
 
 
@@ -34,8 +37,69 @@ class OpenedImage:
         return float(row / column) if np.isfinite([row, column]).all() else 1.0
 
 
-def open_input(item: Input, spec: InputSpec, settings: SegmentSettings) -> OpenedImage:
-    """The image of an input, for a model with this input spec."""
+@dataclass(frozen=True, eq=False)
+class ReadInput:
+    """An input whose pixels were read: looked at as a whole, or in one region after the other."""
+
+    name: str
+    what: str  # as it is called in a message
+    intensity: Intensity
+    forced: bool  # the user's own window holds whatever the file is
+    file: ImageFile | None = None
+    case: OpenedImage | None = None  # of a store, where values are in [0, 1] already
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(H, W) or (Z, H, W)"""
+        if self.file is None:
+            return self._case.image.shape[1:]
+        return self.file.values.shape[2 if self.file.planar else 1 :]
+
+    def at(self, region: Region, name: str | None = None) -> OpenedImage:
+        """As the network wants to see it in a region; `name` seeds the noise. Values are scaled once, unless the rule
+        looks at the region (minmax): with `extent`, slices outside the region are then left 0."""
+        region, reach = region.around(self.shape, self.placed.spacing, self.what), region.extent
+        opened = self.placed
+        if self.file is not None and self.intensity.rule == "minmax":
+            opened = replace(opened, image=self._scaled(region, whole=reach is None))
+        if reach is not None and not isfinite(opened.spacing[0]):
+            notes = (
+                *opened.notes,
+                f"distance of slices unknown: segmented {reach:g} slices below and above the centre",
+            )
+            opened = replace(opened, notes=notes)
+        return replace(opened, name=name or self.name)
+
+    @property
+    def _case(self) -> OpenedImage:
+        assert self.case is not None  # either a file or a case of a store
+        return self.case
+
+    @cached_property
+    def placed(self) -> OpenedImage:
+        """Where it lies; with the image, where its scaling does not depend on the region."""
+        if self.file is None:
+            return self._case
+        file, empty = self.file, np.empty((0,))
+        image = empty if self.intensity.rule == "minmax" else self._scaled(Region())
+        return OpenedImage(self.name, image, file.spacing, file.geometry, what=self.what)
+
+    def _scaled(self, region: Region, whole: bool = True) -> np.ndarray:
+        assert self.file is not None
+        file, intensity = self.file, self.intensity
+        slices = rows = columns = slice(None)
+        if intensity.rule == "minmax":  # looks at a square around the region, or at the whole slice
+            side = intensity.field or max(self.shape[-2:])
+            field = (min(side, self.shape[-2]), min(side, self.shape[-1]))
+            *wanted, rows, columns = (slice(*ends) for ends in region.ranges(self.shape, field, self.what))
+            slices = slices if whole else wanted[0]
+        kind = {"planar": file.planar, "ct": file.ct, "colour": file.colour, "stack": file.stack, "forced": self.forced}
+        image = to_unit(file.values, intensity, self.what, **kind, rows=rows, columns=columns, slices=slices)
+        return np.ascontiguousarray(image[:, 0] if file.planar else image)
+
+
+def read_input(item: Input, spec: InputSpec, settings: SegmentSettings) -> ReadInput:
+    """The pixels of an input, for a model with this input spec."""
     if item.error:
         raise InputError(item.error)
     store, channels = item.store, spec.channels
@@ -43,13 +107,19 @@ def open_input(item: Input, spec: InputSpec, settings: SegmentSettings) -> Opene
     if store is None:
         file = read_image_files(item.paths, len(channels))
         expect(len(file.values) == len(channels), item.what, trained, len(file.values))
-        return _scaled(item.name, file, spec, settings, item.what)
+        return _read(item.name, file, spec, settings, item.what)
     expect(len(store.channels) == len(channels), store.address, trained, len(store.channels))
     image, masks = store.read([item.index])
     row, column = store.cases.spacing[item.index]
     raters = masks[0, : int(store.cases.raters[item.index])]
     geometry = Geometry("store", item.paths, image.shape[2:])
-    return OpenedImage(item.name, image[0], (float(row), float(column)), geometry, raters, store.notes, item.what)
+    case = OpenedImage(item.name, image[0], (float(row), float(column)), geometry, raters, store.notes, item.what)
+    return ReadInput(item.name, item.what, spec.intensity, False, case=case)
+
+
+def open_input(item: Input, spec: InputSpec, settings: SegmentSettings) -> OpenedImage:
+    """The image of an input, for a model with this input spec."""
+    return read_input(item, spec, settings).at(settings.region)
 
 
 def open_array(
@@ -57,19 +127,10 @@ def open_array(
 ) -> OpenedImage:
     """An array `(H, W)`, `(Z, H, W)`, or with its channels first or last."""
     file = image_array(np.asarray(array), len(spec.channels), name, spacing)
-    return _scaled(name, file, spec, settings, name)
+    return _read(name, file, spec, settings, name).at(settings.region)
 
 
-def _scaled(name: str, file: ImageFile, spec: InputSpec, settings: SegmentSettings, what: str) -> OpenedImage:
+def _read(name: str, file: ImageFile, spec: InputSpec, settings: SegmentSettings, what: str) -> ReadInput:
     forced = settings.window is not None
     intensity = Intensity("window", settings.window) if forced else spec.intensity
-    rows = columns = slice(None)
-    if intensity.rule == "minmax":  # looks at a square around the region, or at the whole slice
-        shape = file.values.shape[2 if file.planar else 1 :]
-        side = intensity.field or max(shape[-2:])
-        ranges = settings.region.ranges(shape, (min(side, shape[-2]), min(side, shape[-1])), what)
-        rows, columns = (slice(*ends) for ends in ranges[-2:])
-    kind = {"planar": file.planar, "ct": file.ct, "colour": file.colour, "stack": file.stack}
-    image = to_unit(file.values, intensity, what, **kind, rows=rows, columns=columns, forced=forced)
-    image = np.ascontiguousarray(image[:, 0] if file.planar else image)
-    return OpenedImage(name, image, file.spacing, file.geometry, what=what)
+    return ReadInput(name, what, intensity, forced, file)

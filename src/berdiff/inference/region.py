@@ -1,8 +1,11 @@
 """Which part of an image is segmented: all of it, or a region of interest. No torch here: the command line reads it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import floor, isfinite
 from typing import Annotated
 
+from annotated_types import Ge
 from tyro.conf import arg
 
 from berdiff.errors import InputError
@@ -17,12 +20,16 @@ class Region(Settings):
     """What is segmented; default: all. Places count from 0 in the image as shown, in the upright slices of a volume."""
 
     center: Annotated[tuple[int, ...] | None, arg(metavar="[Z] Y X")] = None
-    """segment a region of the network's size around this point; of a volume in all slices, or in slice Z"""
+    """segment a region of the network's size around this point; of a volume in all slices, in slice Z, or with --extent
+    in the slices around it"""
     box: Annotated[tuple[int, ...] | None, arg(metavar="[Z0] Y0 X0 [Z1] Y1 X1")] = None
     """segment this region; the ends are one past the last pixel"""
     slices: Annotated[str | None, arg(metavar="A:B")] = None
     """segment only these slices of a volume, counted from 0 at the feet; either may be left out"""
     pad: bool = False  # put zeros around images that are smaller than the network
+    extent: Annotated[float | None, Ge(0), arg(metavar="MM")] = None
+    """with a centre Z Y X, or with findings (default there: 15): segment the slices up to so many mm below and above
+    it; so many slices where their distance is unknown"""
 
     def check(self) -> None:
         if self.center is not None and self.box is not None:
@@ -33,7 +40,29 @@ class Region(Settings):
             raise InputError(f"box: expected Y0 X0 Y1 X1 or Z0 Y0 X0 Z1 Y1 X1, found {len(self.box)} numbers")
         if self._names_slices and self.slices is not None:
             raise InputError("slices: expected no slice in --center or --box beside it, found both")
+        if self.extent is not None and (self.chosen and len(self.center or ()) != 3):
+            raise InputError("extent: expected a centre Z Y X or findings beside it, found another region")
         self._slice_ends()
+
+    @property
+    def chosen(self) -> bool:
+        """Whether it is a part of the image by itself; `extent` and `pad` only say how a part is taken."""
+        return (self.center, self.box, self.slices) != (None, None, None)
+
+    def around(self, shape: Sequence[int], spacing: Sequence[float], what: str) -> "Region":
+        """The same region without `extent`: by the slices of a volume `(Z, H, W)` with `spacing` (nan: unknown)."""
+        if self.extent is None:
+            return self
+        if self.center is None or len(self.center) != 3:
+            raise InputError(f"{what}: expected a centre Z Y X for --extent, found none")
+        if len(shape) != 3:
+            raise InputError(f"{what}: expected a volume for a centre Z Y X, found a 2D image")
+        z, *plane = self.center
+        _inside(z, z + 1, shape[0], "slices", what)
+        between = spacing[0] if isfinite(spacing[0]) else 1.0
+        reach = floor(self.extent / between + 1e-6)  # 15 mm are 25 slices of 0.6 mm, whatever the last bit says
+        slices = f"{max(0, z - reach)}:{min(shape[0], z + reach + 1)}"
+        return Region(tuple(plane), None, slices, self.pad)
 
     @property
     def _names_slices(self) -> bool:

@@ -39,9 +39,21 @@ def representatives(samples: np.ndarray, k: int = 3) -> list[Representative]:
 
 def iou_distance(samples: np.ndarray) -> np.ndarray:
     """(n, n): 1 - IoU of each two samples, averaged over the targets; two empty masks have IoU 1."""
+    n = len(samples)
+    return 1 - _pairs(samples).iou[0, :, :n, :n].mean(0)
+
+
+def disagreement(samples: np.ndarray) -> list[float | None]:
+    """For each target of samples `(n, K, [Z,] H, W)`, the mean of 1 - IoU over all pairs of different samples: 0 where
+    all are the same (two empty masks are), 1 where no two share a pixel. None for one sample, which has no other."""
+    each = _pairs(samples).d_ss_distinct()[0]
+    return [None if np.isnan(value) else float(value) for value in each]
+
+
+def _pairs(samples: np.ndarray) -> Pairs:
     n, targets = samples.shape[:2]
     stacked = torch.from_numpy(np.ascontiguousarray(samples)).reshape(1, n, targets, -1, samples.shape[-1])
-    return 1 - Pairs.of(stacked, stacked[:, :1]).iou[0, :, :n, :n].mean(0)
+    return Pairs.of(stacked, stacked[:, :1])
 
 
 def _medoids(distance: np.ndarray, copies: np.ndarray, k: int) -> np.ndarray:

@@ -12,7 +12,7 @@ from berdiff.inference.label_map import label_map, likeliest
 from berdiff.inference.measurements import measure
 from berdiff.inference.opening import OpenedImage
 from berdiff.inference.region import Range
-from berdiff.inference.representatives import Representative, representatives
+from berdiff.inference.representatives import Representative, disagreement, representatives
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -45,7 +45,9 @@ class Result(OpenedImage):
     @cached_property
     def saliency(self) -> np.ndarray:
         """(K, [Z,] H, W) float32: the share of the samples in which a pixel is marked."""
-        return self.pool.mean(0, dtype=np.float32)
+        saliency = np.zeros(self.pool.shape[1:], np.float32)
+        self.in_region(saliency)[:] = self.in_region(self.pool).mean(0, dtype=np.float32)
+        return saliency
 
     @cached_property
     def variance(self) -> np.ndarray:
@@ -78,14 +80,19 @@ class Result(OpenedImage):
 
     def representatives(self, k: int = 3) -> list[Representative]:
         """At most k of the samples that represent all, each with its frequency, the most frequent first."""
-        return representatives(self.pool, k)
+        found = representatives(self.in_region(self.pool), k)
+        return [one._replace(mask=self.pool[one.index]) for one in found]
 
     @cached_property
     def _measurements(self) -> dict[str, dict[str, Any]]:
-        return {target: measure(self.pool[:, k], self.spacing) for k, target in enumerate(self.targets)}
+        pool = self.in_region(self.pool)  # outside it all are 0
+        apart = disagreement(pool)
+        each = ((k, target, measure(pool[:, k], self.spacing)) for k, target in enumerate(self.targets))
+        return {target: {**measured, "disagreement": apart[k]} for k, target, measured in each}
 
     def measurements(self) -> dict[str, dict[str, Any]]:
-        """For each target: the probability of a finding, area or volume, and longest diameter, with quantiles."""
+        """For each target: the probability of a finding, area or volume, and longest diameter, with quantiles; and how
+        much the samples disagree (`representatives.disagreement`)."""
         return self._measurements
 
     def in_region(self, array: np.ndarray) -> np.ndarray:

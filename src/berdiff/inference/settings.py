@@ -1,6 +1,7 @@
 """How to segment: what the command line and Python ask for. No torch here."""
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, Literal
 
 from annotated_types import Ge, Lt
@@ -63,6 +64,27 @@ class SegmentSettings(FromPool, schema.Settings):
         if self.window is not None and not self.window[0] < self.window[1]:
             low, high = self.window
             raise InputError(f"window: expected a lower and a higher value, found {low:g} {high:g}")
+
+
+@dataclass(frozen=True)
+class FindingOptions(schema.Settings):
+    """Places to segment, several per input, each by itself."""
+
+    centers: Annotated[Path | None, arg(metavar="FILE.csv")] = None
+    """segment a region around each place of this table: columns case (an input's name), z, y, x, and perhaps finding (a
+    name); z is empty for a 2D image"""
+    centers_unit: Literal["voxel", "mm"] = "voxel"
+    """of the table: places as of --center; or mm in space, of NIfTI as its affine has them (right, front, up), of DICOM
+    in patient coordinates (left, back, up)"""
+    candidates: Annotated[Path | None, arg(metavar="PATH")] = None
+    """segment a region around each connected piece of a mask on the input's grid: a NIfTI file, or of several inputs a
+    folder of masks called as they are"""
+
+    def check(self) -> None:
+        if self.centers is not None and self.candidates is not None:
+            raise InputError("centers: expected no --candidates beside it, found both")
+        if self.centers is None and self.centers_unit != "voxel":
+            raise InputError("centers_unit: expected --centers beside it, found none")
 
 
 def option(place: str) -> str:

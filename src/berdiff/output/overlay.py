@@ -18,16 +18,21 @@ FONT_SIZE, SWATCH, GAP = 14, 22, 24
 def overlay(tile: Tile, aspect: float, note: str) -> Image.Image:
     """A tile of an image in [0, 1], with its title, its key and the note below; `aspect` is the height of a pixel over
     its width."""
+    return _with_footer(outlined(tile, aspect, MIN_SIDE, LINE), tile, note)
+
+
+def outlined(tile: Tile, aspect: float, side: int, line: int) -> Image.Image:
+    """A tile with its outlines, `side` pixels long or more."""
     height, width = tile.plane.shape
-    across = max(1, -(-MIN_SIDE // max(height, width)))  # whole pixels per pixel, so that nothing is blurred
+    across = max(1, -(-side // max(height, width)))  # whole pixels per pixel, so that nothing is blurred
     down = across * aspect
     size = (width * across, round(height * down))
     picture = Image.fromarray(grey_bytes(tile.plane)).resize(size, Image.Resampling.NEAREST).convert("RGB")
     pen = ImageDraw.Draw(picture)
     for segments, colour, wide in tile.lines():
         for start, end in segments * np.array([across, down]):
-            pen.line([*start, *end], fill=colour, width=round(LINE * wide))
-    return _with_footer(picture, tile, note)
+            pen.line([*start, *end], fill=colour, width=max(1, round(line * wide)))
+    return picture
 
 
 def _with_footer(picture: Image.Image, tile: Tile, note: str) -> Image.Image:

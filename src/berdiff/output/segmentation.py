@@ -1,40 +1,58 @@
-"""Segment many inputs into a folder: bounded memory, each input whole or not at all, one bad file fails alone.
+"""Segment many inputs into a folder: bounded memory, each result whole or not at all, one bad file fails alone.
 
 settings.json      what was asked; another segmentation is refused in the same folder
 NAME/              the files of one input, renamed into place when all are written
-NAME/done.json     which input it was, and the files
+NAME/FINDING/      with findings, the files of each; NAME/ then has what is common to them (`case_files.py`)
+.../done.json      which input and which finding it was, the files, and what tables show of it
+cohort.csv, .html  all of them (`cohort.py`)
+
+Several processes share a folder: each takes inputs that no other has claimed (`claims.py`).
 """
 
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
-from typing import Any
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, NamedTuple
 
 from berdiff import schema
-from berdiff.data import volumes
-from berdiff.data.describe import expect
-from berdiff.data.reading import kind_of
 from berdiff.errors import InputError
-from berdiff.files import whole_folder, write_text
-from berdiff.inference.inputs import Input
+from berdiff.files import whole_folder
+from berdiff.inference.finding import Finding, FindingSource
+from berdiff.inference.findings import EXTENT
+from berdiff.inference.inputs import Input, count_slices
 from berdiff.inference.model import Model
-from berdiff.inference.opening import OpenedImage
+from berdiff.inference.opening import OpenedImage, ReadInput
 from berdiff.inference.region import Region
 from berdiff.inference.result import Result
 from berdiff.inference.settings import SegmentSettings, option
 from berdiff.output import exports
+from berdiff.output.case_files import findings_done, write_case
+from berdiff.output.claims import Claim, Claims
+from berdiff.output.cohort import write_cohort
 from berdiff.output.kinds import OutputSettings
+from berdiff.output.records import is_recorded, record, sources_of
 from berdiff.workfolder import WorkFolder
+
+SECONDS_BETWEEN_LOOKS = 0.5  # at inputs that other processes have claimed
 
 
 @dataclass
 class Outcome:
-    """What became of the inputs. `measurements` are of those segmented now, not of those found done."""
+    """What became of the inputs, or of their findings. `measurements` are of those segmented now, not of those found
+    done."""
 
     done: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)  # name -> the sentence
     measurements: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+class _Image(NamedTuple):
+    """A 2D image, or a volume, that is claimed and waits for its turn."""
+
+    item: Input
+    opened: OpenedImage
+    claim: Claim
 
 
 class SegmentationJob:
@@ -47,124 +65,199 @@ class SegmentationJob:
         output: OutputSettings,
         progress: Callable[[int, int | None], None] = lambda done, total: None,
         report: Callable[[str], None] = lambda sentence: None,
+        findings: FindingSource | None = None,
     ) -> None:
-        """`progress` gets slices done and in all, `report` the sentence of each input that fails, at once.
+        """`progress` gets slices (or findings) done and in all, `report` the sentence of each that fails, at once.
 
         Settings that do not fit the model or the folder are refused here.
         """
         schema.check(output, OutputSettings, option)
-        self.model, self.settings, self.output = model, settings, output
-        self.progress, self.report = progress, report
         asked = {name: value for name, value in asdict(output).items() if name != "out"}
+        if findings is not None:
+            asked["findings"] = findings.kind
+            if settings.region.extent is None:
+                settings = replace(settings, region=replace(settings.region, extent=EXTENT))
+        self.model, self.settings, self.output, self.findings = model, settings, output, findings
+        self.progress, self.report = progress, report
         self.work = WorkFolder(output.out, {**model.identity(settings), **asked}, "segmentation")
+        self.claims = Claims(self.work.folder)
         self.outcome = Outcome()
+        self._waiting: list[_Image] = []  # 2D images, up to a batch
         self._done, self._slices = 0, dict[str, int]()
 
     def segment(self, inputs: Sequence[Input]) -> Outcome:
-        """2D images go through the network `batch_size` at a time, a volume by itself; no more is held in memory."""
-        self._slices = {item.name: count_slices(item, self.settings.region) for item in inputs}
-        waiting: list[tuple[Input, OpenedImage]] = []
+        """2D images go through the network `batch_size` at a time, a volume or a finding by itself; no more is held in
+        memory. What other processes have claimed comes last: by then they have done it, or died."""
+        count = 1 if self.findings else None  # of each input, as far as is known before it is read
+        self._slices = {item.name: count or count_slices(item, self.settings.region) for item in inputs}
         try:
             with self.work:
-                for item in inputs:
-                    opened = self._open(item)
-                    if opened is None:
-                        self._advance(self._slices[item.name])
-                    elif opened.image.ndim == 4:
-                        self._finish([(item, opened)])
-                    else:
-                        waiting.append((item, opened))
-                    if len(waiting) == self.settings.batch_size:
-                        self._finish(waiting)
-                        waiting = []
-                self._finish(waiting)
+                left = self._pass(inputs)
+                if left:
+                    self.report(f"waiting for {len(left)} inputs that other processes are at")
+                while left:
+                    before, left = len(left), self._pass(left)
+                    if len(left) == before:
+                        time.sleep(SECONDS_BETWEEN_LOOKS)
+                if self.outcome.done or self.outcome.skipped:
+                    self.work.begin()  # while its files are written too, nobody may think that he is alone
+                    write_cohort(self.work.folder)
         except OSError as error:  # what cannot be read is an InputError: this is from writing, and stays so
             reason = error.strerror or error
             raise InputError(f"{self.output.out}: expected a folder that can be written, found {reason}") from error
         return self.outcome
 
-    def _open(self, item: Input) -> OpenedImage | None:
-        """The image, or None if there is nothing to do for it."""
+    def _pass(self, inputs: Sequence[Input]) -> list[Input]:
+        """Those that another process is at now."""
+        left = [item for item in inputs if not self._attempt(item)]
+        self._finish_claimed(self._waiting)
+        self._waiting = []
+        return left
+
+    def _attempt(self, item: Input) -> bool:
+        """False where another process is at it."""
+        if self._settled(item):
+            return True
+        if self.claims.taken(item.name):
+            return False
+        opened = self._open(item)
+        if opened is None:
+            return True
+        self.work.begin()
+        claim = self.claims.take(item.name)
+        if claim is None:
+            return False
+        if self._settled(item):  # while it was read here
+            claim.release()
+        elif isinstance(opened, OpenedImage) and opened.image.ndim == 4:
+            self._finish_claimed([_Image(item, opened, claim)])
+        elif isinstance(opened, OpenedImage):
+            self._waiting.append(_Image(item, opened, claim))
+            if len(self._waiting) == self.settings.batch_size:
+                self._finish_claimed(self._waiting)
+                self._waiting = []
+        else:
+            try:
+                self._finish_case(item, *opened)
+            finally:
+                claim.release()
+        return True
+
+    def _settled(self, item: Input) -> bool:
+        """Whether there is nothing to do: it is done, or cannot be."""
         try:
-            if not item.error and self._has(item):
-                self.outcome.skipped.append(item.name)
+            if item.error:
+                raise InputError(item.error)
+            if self.findings is not None:
+                names = findings_done(self.work.folder / item.name, self._about(item))
+                skipped = None if names is None else [f"{item.name}/{name}" for name in names]
+            else:
+                skipped = [item.name] if self._has(item, item.name) else None
+        except InputError as error:
+            self._fail(item.name, error, self._slices[item.name])
+            return True
+        if skipped is None:
+            return False
+        self.outcome.skipped += skipped
+        self._advance(self._slices[item.name])
+        return True
+
+    def _open(self, item: Input) -> OpenedImage | tuple[ReadInput, list[Finding]] | None:
+        """The image, or what was read with its findings; None where that fails."""
+        try:
+            if self.findings is not None:
+                read = self.model.read(item, self.settings)
+                found = self.findings.find(item, read)
+                self._slices[item.name] = len(found)
+                if not all(one.error for one in found):
+                    return read, found
+                for one in found:
+                    self._fail(f"{item.name}/{one.name}", InputError(one.error), 1)
                 return None
             opened = self.model.open(item, self.settings)
-            self.settings.region.ranges(opened.image.shape[1:], self.model.size, opened.what)
+            region = self.settings.region.around(opened.image.shape[1:], opened.spacing, opened.what)
+            *slices, _, _ = region.ranges(opened.image.shape[1:], self.model.size, opened.what)
+            self._slices[item.name] = len(range(*slices[0])) if slices else 1
             return opened
         except InputError as error:
-            self._fail(item, error)
+            self._fail(item.name, error, self._slices[item.name])
             return None
 
-    def _finish(self, batch: list[tuple[Input, OpenedImage]]) -> None:
+    def _finish_claimed(self, batch: list[_Image]) -> None:
+        try:
+            self._finish(batch)
+        finally:
+            for one in batch:
+                one.claim.release()
+
+    def _finish(self, batch: list[_Image]) -> None:
         """Sample and write a batch. Where the batch fails, each is tried by itself, so that only the culprit fails."""
-        batch = [one for one in batch if one[0].name not in self.outcome.measurements]
+        batch = [one for one in batch if one.item.name not in self.outcome.measurements]
         if not batch:
             return
-        self.work.begin()
         before = self._done
         try:
-            results = self.model.results([opened for _, opened in batch], self.settings, self._advance)
-            for (item, _), result in zip(batch, results, strict=True):
-                self._write(item, result)
+            results = self.model.results([one.opened for one in batch], self.settings, self._advance)
+            for one, result in zip(batch, results, strict=True):
+                self._write(one.item, one.item.name, result)
         except InputError as error:
             if len(batch) == 1:
-                self._fail(batch[0][0], error)
+                self._fail(batch[0].item.name, error, 0)
             else:
                 for one in batch:
                     self._finish([one])
-        self._done = before  # by the headers' count from here on: what was tried twice counts once
-        self._advance(sum(self._slices[item.name] for item, _ in batch))
+        self._done = before  # by the inputs' own count from here on: what was tried twice counts once
+        self._advance(sum(self._slices[one.item.name] for one in batch))
 
-    def _has(self, item: Input) -> bool:
-        """Whether this very input is done."""
-        folder = self.work.folder / item.name
-        if not folder.exists():
-            return False
-        done = folder / "done.json"
-        same = done.is_file() and schema.read_json(done, "a list of files").get("sources") == _sources(item)
-        others = "those of another file, of an older one or of something else; remove them or take another --out"
-        expect(same, folder, f"the results of {item.what} as it is now", others)
-        return True
+    def _finish_case(self, item: Input, read: ReadInput, found: list[Finding]) -> None:
+        """Sample and write one finding after the other, then what is common to them."""
+        done, failed = list[Finding](), dict[str, str]()
+        for one in found:
+            try:
+                if one.error:
+                    raise InputError(one.error)
+                self._finish_finding(item, read, one)
+                done.append(one)
+                self._advance(1)
+            except InputError as error:
+                failed[one.name] = str(error)
+                self._fail(f"{item.name}/{one.name}", error, 1)
+        write_case(self.work.folder / item.name, self._about(item), read, done, failed, self.model)
 
-    def _write(self, item: Input, result: Result) -> None:
+    def _finish_finding(self, item: Input, read: ReadInput, one: Finding) -> None:
+        name = f"{item.name}/{one.name}"
+        if self._has(item, name, one):
+            self.outcome.skipped.append(name)
+            return
+        extent = self.settings.region.extent if len(one.center) == 3 else None
+        region = Region(one.center, pad=self.settings.region.pad, extent=extent)
+        (result,) = self.model.results([read.at(region, name)], replace(self.settings, region=region))
+        self._write(item, name, result, one)
+
+    def _has(self, item: Input, name: str, finding: Finding | None = None) -> bool:
+        return is_recorded(self.work.folder / name, item, finding)
+
+    def _write(self, item: Input, name: str, result: Result, finding: Finding | None = None) -> None:
         try:
-            with whole_folder(self.work.folder / item.name) as part:
+            with whole_folder(self.work.folder / name) as part:
                 written = exports.write(result, part, self.output.write or (), self.output.representatives)
-                files = [str(path.relative_to(part)) for path in written]
-                done = {"name": item.name, "sources": _sources(item), "files": files}
-                write_text(part / "done.json", schema.dump(done))
+                record(result, part, written, item, finding)
         except OSError:
-            if not self._has(item):  # else another process has just written the same files
+            if not self._has(item, name, finding):  # else another process has just written the same files
                 raise
-        self.outcome.done.append(item.name)
-        self.outcome.measurements[item.name] = result.measurements()
+        self.outcome.done.append(name)
+        self.outcome.measurements[name] = result.measurements()
 
-    def _fail(self, item: Input, error: InputError) -> None:
-        self.outcome.failed[item.name] = str(error)
+    def _about(self, item: Input) -> dict[str, Any]:
+        """What decides the findings of a case and their results."""
+        assert self.findings is not None
+        return {"name": item.name, "sources": sources_of(item), "asked": self.findings.asked(item)}
+
+    def _fail(self, name: str, error: InputError, slices: int) -> None:
+        self.outcome.failed[name] = str(error)
         self.report(str(error))
+        self._advance(slices)
 
     def _advance(self, slices: int) -> None:
         self._done += slices
         self.progress(self._done, sum(self._slices.values()))
-
-
-def count_slices(item: Input, region: Region) -> int:
-    """How many slices of an input will be segmented, from names and headers: for the time that is left."""
-    first, depth = item.paths[0], None
-    try:
-        if item.store is None and not item.error:
-            if kind_of(first) == "nifti" and len(shape := volumes.stored_shape(first)) > 2:
-                depth = volumes.shape_of(first, 4 if len(shape) > 3 and shape[3] > 1 else 3)[-3]
-            elif len(item.paths) > 1 and kind_of(first) == "dicom":
-                depth = len(item.paths)
-        return 1 if depth is None else len(range(*region.slice_range(depth, item.what)))
-    except InputError:
-        return 1  # what is wrong is reported when its turn comes
-
-
-def _sources(item: Input) -> list[dict[str, Any]]:
-    """What an input was made of; a file of another length is another file."""
-    if item.store is not None:
-        return [{"path": item.store.address, "case": str(item.store.cases.case[item.index])}]
-    return [{"path": str(Path(path).resolve()), "bytes": path.stat().st_size} for path in item.paths]

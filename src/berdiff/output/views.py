@@ -34,9 +34,10 @@ def close_up(result: Result) -> CloseUp:
 
 
 def fullest_slice(result: Result) -> int:
-    """Of a volume: where the samples mark the most; the middle where they mark nothing."""
-    area = result.pool.sum(axis=(0, 1, -2, -1), dtype=np.int64)
-    return int(area.argmax()) if area.any() else len(area) // 2
+    """Of a volume: where the samples mark the most; the middle of what was segmented where they mark nothing."""
+    first, last = (0, result.pool.shape[2]) if result.roi is None else result.roi[0]
+    area = result.in_region(result.pool).sum(axis=(0, 1, -2, -1), dtype=np.int64)
+    return first + (int(area.argmax()) if area.any() else (last - first) // 2)
 
 
 def clearest_channel(image: np.ndarray, masks: np.ndarray) -> int:

@@ -1,0 +1,121 @@
+"""All results of a folder in one table, those whose samples disagree most first: cohort.csv and cohort.html.
+
+Both are made of what is in the folder, so whichever process or run writes them last writes them whole.
+"""
+
+import base64
+import csv
+import hashlib
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from berdiff import __version__
+from berdiff.files import lock, write_text
+from berdiff.output.captions import NOT_CLINICAL, UNITS, percent, rounded
+from berdiff.output.records import THUMBNAIL
+from berdiff.output.rows import COLUMNS, Row, all_rows
+
+CSV, HTML, LOCK = "cohort.csv", "cohort.html", ".cohort.00000000.part"  # the lock is called like a leftover
+PICTURES = ("report.html", "panel.png", "overlay.png")
+MAX_THUMBNAILS = 200  # in the page: of the results that come first; some kilobytes each
+SCRIPT = """
+for (const [column, head] of document.querySelectorAll("th").entries()) {
+  head.addEventListener("click", () => {
+    const was = head.getAttribute("aria-sort"), body = document.querySelector("tbody");
+    const up = was ? was === "descending" : head.dataset.kind !== "number";
+    for (const other of document.querySelectorAll("th")) other.removeAttribute("aria-sort");
+    head.setAttribute("aria-sort", up ? "ascending" : "descending");
+    const value = row => row.cells[column].dataset.value;
+    const number = "kind" in head.dataset;
+    const order = (a, b) => number ? value(a) - value(b) : value(a).localeCompare(value(b), undefined, {numeric: true});
+    body.append(...[...body.rows].sort((a, b) => up ? order(a, b) : order(b, a)));
+  });
+}
+"""
+
+
+def write_cohort(folder: Path) -> Path | None:
+    """Write both files, where there are several results, or findings; the path of the page.
+
+    One process at a time: the last one to come has seen every result that was there before it.
+    """
+    held = lock(folder / LOCK)
+    try:
+        rows = ranked(all_rows(folder))
+        if len({row.folder for row in rows}) < 2 and not any(row.finding for row in rows):
+            return None
+        write_text(folder / CSV, table(rows))
+        write_text(folder / HTML, page(folder, rows))
+    finally:
+        (folder / LOCK).unlink(missing_ok=True)
+        if held is not None:
+            held.close()
+    return folder / HTML
+
+
+def ranked(rows: Sequence[Row]) -> list[Row]:
+    """By disagreement, the highest first; what has none (one sample) last; equal ones by name."""
+    return sorted(rows, key=lambda row: 1.0 if row.disagreement is None else -row.disagreement)
+
+
+def table(rows: Sequence[Row]) -> str:
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["rank", *COLUMNS, "folder", "picture", "notes"])
+    for rank, row in enumerate(rows, 1):
+        picture = f"{row.folder}/{found[0]}" if (found := pictures(row)) else ""
+        writer.writerow([rank, *row.values(), row.folder, picture, "; ".join(row.notes)])
+    return text.getvalue()
+
+
+def page(folder: Path, rows: Sequence[Row]) -> str:
+    """The whole page as text."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    options = {"autoescape": True, "undefined": StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
+    environment = Environment(loader=PackageLoader("berdiff.output"), **options)
+    shown: set[str] = set()  # each result once, though it has several targets
+
+    def thumbnail(row: Row) -> str:
+        if row.folder in shown or len(shown) >= MAX_THUMBNAILS or THUMBNAIL not in row.files:
+            return ""
+        shown.add(row.folder)
+        content = (folder / row.folder / THUMBNAIL).read_bytes()
+        return "data:image/png;base64," + base64.b64encode(content).decode("ascii")
+
+    common = [note for note in rows[0].notes if all(note in row.notes for row in rows)]
+    digest = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode("ascii")
+    environment.globals |= {"thumbnail": thumbnail, "links": _links, "size": _size, "percent": percent}
+    own = {row.folder: "; ".join(note for note in row.notes if note not in common) for row in rows}
+    return environment.get_template("cohort.html.j2").render(
+        rows=rows,
+        results=len({row.folder for row in rows}),
+        thumbnails=MAX_THUMBNAILS,
+        targets=len({row.target for row in rows}) > 1,
+        common=[note for note in common if note.lower() != NOT_CLINICAL],
+        own=own,
+        noted=any(own.values()),
+        script=SCRIPT,
+        digest=digest,
+        version=__version__,
+    )
+
+
+def pictures(row: Row) -> list[str]:
+    """The files of a result that show it, the one that shows most first; of the overlays of slices the middle one."""
+    found = [name for name in PICTURES if name in row.files]
+    slices = [name for name in row.files if name.startswith("overlay/")]
+    return [*found, slices[len(slices) // 2]] if slices else found
+
+
+def _links(row: Row) -> list[tuple[str, str]]:
+    """(words, address) of its pictures and its folder, from the page."""
+    named = [(name.partition("/")[0].partition(".")[0], f"{row.folder}/{name}") for name in pictures(row)]
+    return [(words, "./" + quote(path)) for words, path in (*named, ("files", f"{row.folder}/"))]
+
+
+def _size(of: dict[str, Any]) -> str:
+    return f"{rounded(of['q50'])} ({rounded(of['q05'])} to {rounded(of['q95'])}) {UNITS[of['unit']]}"

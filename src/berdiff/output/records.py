@@ -1,0 +1,83 @@
+"""What is kept of every result beside the files that were asked for: done.json, and small pictures and crops.
+
+A result is recorded when its done.json is there: it says what was segmented, so that another file, or another place, of
+the same name is noticed, and holds what the tables of cases and cohorts show.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from berdiff import schema
+from berdiff.data.describe import expect
+from berdiff.files import whole_file, write_text
+from berdiff.inference.finding import Finding
+from berdiff.inference.inputs import Input
+from berdiff.inference.result import Result
+from berdiff.output.captions import notes
+from berdiff.output.overlay import outlined
+from berdiff.output.tiles import contours_tile, masks_tile, picture_bytes
+from berdiff.output.views import clearest_channel, close_up
+
+DONE, THUMBNAIL, CROP = "done.json", "thumbnail.png", "crop.npz"
+SIDE = 160  # pixels of a thumbnail, at most
+
+
+def sources_of(item: Input) -> list[dict[str, Any]]:
+    """What an input was made of; a file of another length is another file."""
+    if item.store is not None:
+        return [{"path": item.store.address, "case": str(item.store.cases.case[item.index])}]
+    return [{"path": str(path.resolve()), "bytes": path.stat().st_size} for path in item.paths]
+
+
+def is_recorded(folder: Path, item: Input, finding: Finding | None) -> bool:
+    """Whether the result of this very input, or finding, is in its folder; another one there is refused."""
+    if not folder.exists():
+        return False
+    done = schema.read_json(folder / DONE, "a list of files") if (folder / DONE).is_file() else {}
+    same = done.get("sources") == sources_of(item) and done.get("finding") == _about(finding)
+    others = "those of another file or place, or of something else; remove them or take another --out"
+    expect(same, folder, f"the results of {item.what} as it is now", others)
+    return True
+
+
+def record(result: Result, folder: Path, written: Sequence[Path], item: Input, finding: Finding | None) -> None:
+    """The last file of a folder that appears whole."""
+    files = [str(path.relative_to(folder)) for path in written]
+    if finding is not None and result.volume:
+        files.append(write_crop(result, folder))
+    with whole_file(folder / THUMBNAIL) as picture:
+        picture.write_bytes(thumbnail(result))
+    done = {"name": result.name, "case": item.name, "finding": _about(finding), "sources": sources_of(item)}
+    done |= {"files": [*files, THUMBNAIL], "measurements": result.measurements(), "notes": notes(result)}
+    write_text(folder / DONE, schema.dump(done))
+
+
+def write_crop(result: Result, folder: Path) -> str:
+    """Saliency and majority of the region alone."""
+    first = [0] * 3 if result.roi is None else [start for start, _ in result.roi]
+    saliency, majority = result.in_region(result.saliency), result.in_region(result.majority())
+    with whole_file(folder / CROP) as part, part.open("wb") as file:
+        np.savez_compressed(file, first=np.array(first), saliency=saliency, majority=majority)
+    return CROP
+
+
+def _about(finding: Finding | None) -> dict[str, Any] | None:
+    return None if finding is None else {"name": finding.name, "center": list(finding.center)}
+
+
+def thumbnail(result: Result) -> bytes:
+    """A small picture of the finding: the contours of one target, or the majority of several, close up."""
+    close = close_up(result)
+    part = close.result
+    under = part.image[clearest_channel(part.image, part.pool)]
+    if len(part.targets) == 1:
+        tile = replace(contours_tile("", under, part.saliency[0], 0, 1), key=())
+    else:
+        tile = masks_tile("", under, part.majority(), part.kind)
+    picture = outlined(tile, part.aspect, SIDE // 2, 1)
+    picture.thumbnail((SIDE, SIDE))
+    return picture_bytes(picture)

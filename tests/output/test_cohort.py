@@ -1,0 +1,340 @@
+"""Findings and cohorts: each result by itself, tables and volumes of all of them, whoever segmented what."""
+
+import base64
+import csv
+import hashlib
+import io
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import nibabel
+import numpy as np
+import pytest
+from PIL import Image
+
+from berdiff.errors import InputError
+from berdiff.inference.finding import Finding
+from berdiff.inference.findings import open_findings
+from berdiff.inference.inputs import find_inputs, take_part
+from berdiff.inference.region import Region
+from berdiff.inference.settings import FindingOptions, SegmentSettings
+from berdiff.output import cohort, exports
+from berdiff.output.case_files import combined_majority, combined_saliency
+from berdiff.output.claims import Claims
+from berdiff.output.kinds import OutputSettings
+from berdiff.output.segmentation import Outcome, SegmentationJob
+from fakes import bright_model, make_spec
+
+AFFINE = np.diag([-0.8, -0.8, 2.0, 1])
+
+
+def volume(path: Path, seed: int, shape=(40, 36, 9)) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    values = np.random.default_rng(seed).normal(100, 40, shape).astype(np.int16)
+    nibabel.save(nibabel.Nifti1Image(values, AFFINE), path)
+
+
+@pytest.fixture
+def scans(tmp_path) -> Path:
+    """Three volumes and a picture, seven findings; two of one volume overlap."""
+    folder = tmp_path / "in"
+    for i, name in enumerate("abc"):
+        volume(folder / f"{name}.nii.gz", i)
+    Image.fromarray(np.random.default_rng(9).integers(0, 256, (30, 40), dtype=np.uint8)).save(folder / "p.png")
+    rows = ["a,4,10,12,one", "a,5,14,15,two", "a,1,30,25,three", "b,8,20,20,", "c,0,9,9,", "p,,15,20,left", "p,,16,33,"]
+    (tmp_path / "c.csv").write_text("case,z,y,x,finding\n" + "\n".join(rows) + "\n")
+    return folder
+
+
+NAMES = ["a/one", "a/two", "a/three", "b/finding-1", "c/finding-1", "p/left", "p/finding-2"]
+
+
+def segment(inputs: Path, out: Path, part=None, centers=None, kinds=("json",), **changes) -> Outcome:
+    model = bright_model(make_spec(rule="percentiles"))
+    settings = SegmentSettings(**{"samples": 3, "region": Region(extent=4.0), **changes})
+    table = centers or inputs.parent / "c.csv"
+    source = open_findings(FindingOptions(centers=table), Region())
+    assert source is not None
+    items = source.choose(find_inputs([inputs]), True)
+    job = SegmentationJob(model, settings, OutputSettings(out, kinds), findings=source)
+    return job.segment(items if part is None else take_part(items, part))
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def test_each_finding_is_a_result_and_the_volume_has_all_of_them(scans, tmp_path):
+    out = tmp_path / "out"
+    outcome = segment(scans, out, kinds=("saliency", "json"))
+    assert outcome.done == NAMES
+    assert not outcome.failed
+    model = bright_model(make_spec(rule="percentiles"))
+    parts = []
+    for name, center in (("one", (4, 10, 12)), ("two", (5, 14, 15)), ("three", (1, 30, 25))):
+        region = Region(center, extent=4.0)
+        (item,) = find_inputs([scans / "a.nii.gz"])
+        settings = SegmentSettings(3, region=region)
+        opened = replace(model.open(item, settings), name=f"a/{name}")
+        (result,) = model.results([opened], settings)
+        parts.append(result.saliency[0])
+        facts = json.loads((out / "a" / name / "result.json").read_text())
+        assert facts["measurements"] == result.measurements()
+        assert facts["settings"]["region"]["center"] == list(center)
+        first = max(0, center[0] - 2)
+        assert facts["region"][0] == [first, center[0] + 3]
+        written = np.asarray(nibabel.load(out / "a" / name / "saliency.nii.gz").dataobj).T
+        np.testing.assert_allclose(written, result.saliency[0])
+    both = (parts[0] > 0) & (parts[1] > 0) & (parts[0] != parts[1])
+    assert both.any(), "two of them overlap"
+    whole = nibabel.load(out / "a" / "saliency.nii.gz")
+    np.testing.assert_array_equal(whole.affine, nibabel.load(scans / "a.nii.gz").affine)
+    np.testing.assert_allclose(np.asarray(whole.dataobj).T, np.maximum.reduce(parts))
+    mask = np.asarray(nibabel.load(out / "a" / "mask.nii.gz").dataobj).T
+    np.testing.assert_array_equal(mask, np.logical_or.reduce([part >= 0.5 for part in parts]))
+    facts = json.loads((out / "a" / "findings.json").read_text())
+    assert [one["name"] for one in facts["findings"]] == ["one", "two", "three"]
+    assert facts["frame"] == "RAS"
+    np.testing.assert_allclose(facts["findings"][0]["center_mm"], [-0.8 * 12, -0.8 * 10, 8], rtol=1e-6)
+    with (out / "a" / "findings.csv").open() as file:
+        row = next(csv.DictReader(file))
+    assert (row["finding"], row["z"], row["x_mm"][:4]) == ("one", "4", "-9.6")
+    assert sorted(path.name for path in (out / "p").iterdir()) == ["finding-2", "findings.csv", "findings.json", "left"]
+    assert json.loads((out / "p/findings.json").read_text())["findings"][0]["center_mm"] is None
+
+
+def test_resumed_in_parts_and_in_any_order_gives_the_same_bytes(scans, tmp_path):
+    segment(scans, tmp_path / "once")
+    expected, out = tree(tmp_path / "once"), tmp_path / "out"
+    done = [segment(scans, out, part=(i, 3)).done for i in (3, 1, 2)]
+    assert sorted(name for part in done for name in part) == sorted(NAMES)
+    assert tree(out) == expected
+    for gone in ("a/findings.json", "cohort.html"):  # as if killed before it
+        (out / gone).unlink()
+    again = segment(scans, out)
+    assert (again.done, sorted(again.skipped)) == ([], sorted(NAMES))
+    assert tree(out) == expected
+    table = (tmp_path / "c.csv").read_text()
+    (tmp_path / "c.csv").write_text(table + "b,2,20,20,more\n")  # one more of a case that was done
+    assert segment(scans, out).done == ["b/more"]
+    assert [f["name"] for f in json.loads((out / "b/findings.json").read_text())["findings"]] == ["finding-1", "more"]
+    (tmp_path / "c.csv").write_text(table.replace("a,4,10,12,one", "a,4,10,13,one"))
+    outcome = segment(scans, out)
+    assert list(outcome.failed) == ["a/one"]
+    assert "a/one: expected the results of" in outcome.failed["a/one"]
+    assert "found those of another file or place" in outcome.failed["a/one"]
+
+
+def test_bad_findings_and_cases_fail_alone_each_time(scans, tmp_path):
+    rows = ["a,4,10,12,one", "a,99,1,1,far", "b,99,1,1,far", "x,1,1,1,", "p,,15,20,"]
+    (tmp_path / "c.csv").write_text("case,z,y,x,finding\n" + "\n".join(rows) + "\n")
+    for done, skipped in ((["a/one", "p/finding-1"], []), ([], ["a/one", "p/finding-1"])):
+        outcome = segment(scans, tmp_path / "out")
+        assert (outcome.done, outcome.skipped) == (done, skipped)
+        assert list(outcome.failed) == ["a/far", "b/far", "x"]
+        assert all("\n" not in sentence for sentence in outcome.failed.values())
+    assert list(json.loads((tmp_path / "out/a/findings.json").read_text())["failed"]) == ["far"]
+    assert not (tmp_path / "out/b").exists()
+    with pytest.raises(InputError, match=r"findings: there 'centers', now None"):
+        SegmentationJob(
+            bright_model(make_spec(rule="percentiles")),
+            SegmentSettings(3, region=Region(extent=4.0)),
+            OutputSettings(tmp_path / "out", ("json",)),
+        )
+
+
+def test_one_pool_at_a_time_and_the_volume_is_read_once(scans, tmp_path, monkeypatch):
+    import weakref
+
+    from berdiff.inference import opening
+
+    reads, pools = [], []
+    monkeypatch.setattr(
+        opening, "read_image_files", lambda *a, real=opening.read_image_files: (reads.append(a), real(*a))[1]
+    )
+
+    def write(result, *rest, real=exports.write):
+        alive = [pool for pool in pools if pool() is not None]
+        assert not alive, "the pool of the finding before it is gone"
+        pools.append(weakref.ref(result.pool))
+        return real(result, *rest)
+
+    monkeypatch.setattr(exports, "write", write)
+    segment(scans, tmp_path / "out")
+    assert len(reads) == 4
+    assert len(pools) == 7
+
+
+def test_combined_exclusive_targets_do_not_overlap(tmp_path):
+    rng = np.random.default_rng(0)
+    found = [Finding("x", (0, 0, 0)), Finding("y", (0, 0, 0))]
+    for one, first in zip(found, ([0, 0, 0], [1, 2, 1]), strict=True):
+        (tmp_path / one.name).mkdir()
+        saliency = rng.random((2, 2, 4, 4), np.float32)
+        majority = np.stack([saliency[0] >= saliency[1], saliency[0] < saliency[1]]).astype(np.uint8)
+        np.savez(tmp_path / one.name / "crop.npz", first=np.array(first), saliency=saliency, majority=majority)
+    saliency = combined_saliency(tmp_path, found, 2, (3, 6, 6))
+    union = combined_majority(tmp_path, found, saliency, exclusive=False)
+    majority = combined_majority(tmp_path, found, saliency, exclusive=True)
+    assert union.sum(0).max() == 2
+    np.testing.assert_array_equal(majority.sum(0), union.any(0))
+    clash = union.sum(0) == 2
+    np.testing.assert_array_equal(majority[1][clash], (saliency[1] > saliency[0])[clash])
+
+
+# --- the cohort ------------------------------------------------------------------------------------------------------
+
+
+def make_done(root: Path, name: str, disagreement, notes=("not for clinical use",), files=("overlay.png",)) -> None:
+    quantiles = {"q05": 1.0, "q50": 2.0, "q95": 3.5}
+    measured = {"finding_probability": 0.5, "area": {"unit": "mm^2", **quantiles}, "disagreement": disagreement}
+    measured["longest_diameter"] = {"unit": "mm", **quantiles}
+    done = {"name": name, "case": name, "finding": None, "sources": [], "files": [*files, "thumbnail.png"]}
+    folder = root / name
+    folder.mkdir(parents=True)
+    buffer = io.BytesIO()
+    Image.new("L", (4, 4)).save(buffer, "PNG")
+    (folder / "thumbnail.png").write_bytes(buffer.getvalue())
+    (folder / "done.json").write_text(json.dumps({**done, "measurements": {"nodule": measured}, "notes": list(notes)}))
+
+
+def test_ranked_by_disagreement_escaped_and_sealed(tmp_path):
+    hostile = "<img src=x onerror=alert(1)> 50% #1?"
+    make_done(tmp_path, "calm", 0.0)
+    make_done(tmp_path, "one sample", None)
+    make_done(tmp_path, hostile, 0.75, ("not for clinical use", "<b>simulated</b>"))
+    make_done(tmp_path, "same", 0.75, files=("report.html", "panel.png"))
+    page = cohort.write_cohort(tmp_path)
+    assert page is not None
+    with (tmp_path / "cohort.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["case"] for row in rows] == [hostile, "same", "calm", "one sample"]
+    assert [row["disagreement"] for row in rows] == ["0.75", "0.75", "0.0", ""]
+    assert (rows[1]["picture"], rows[1]["size"], rows[1]["size_q95"]) == ("same/report.html", "area", "3.5")
+    text = page.read_text()
+    assert "<img src=x" not in text
+    assert "<b>simulated" not in text
+    assert 'href="./%3Cimg%20src%3Dx%20onerror%3Dalert%281%29%3E%2050%25%20%231%3F/overlay.png"' in text
+    assert "For research; not for clinical use" in text
+    assert "http" not in re.sub(r"http-equiv", "", text)
+    script = re.search(r"<script>(.*)</script>", text, re.DOTALL)
+    assert script
+    digest = base64.b64encode(hashlib.sha256(script[1].encode()).digest()).decode()
+    assert f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'" in text
+    assert text.count("<img alt") == 4
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == ["cohort.csv", "cohort.html"]
+
+
+def test_the_page_stays_small_and_one_result_is_no_cohort(tmp_path, monkeypatch):
+    make_done(tmp_path, "a", 0.1)
+    assert cohort.write_cohort(tmp_path) is None
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+    monkeypatch.setattr(cohort, "MAX_THUMBNAILS", 2)
+    for i in range(6):
+        make_done(tmp_path, f"b/{i}", i / 10)
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "done.json").write_text('{"files": []}')  # of an older version
+    (tmp_path / "foreign").mkdir()
+    (tmp_path / "foreign" / "done.json").write_text("[1, 2")
+    page = cohort.write_cohort(tmp_path)
+    assert page is not None
+    assert page.read_text().count("<img alt") == 2
+    assert page.read_text().count("<meter") == 7
+
+
+# --- several processes -----------------------------------------------------------------------------------------------
+
+
+def test_what_another_process_has_claimed_is_left_to_it_and_comes_last(scans, tmp_path):
+    segment(scans, tmp_path / "once")
+    out = tmp_path / "out"
+    out.mkdir()
+    claim = Claims(out).take("a")
+    assert claim is not None
+    assert Claims(out).taken("a")
+    assert Claims(out).take("a") is None
+    outcomes: list[Outcome] = []
+    worker = threading.Thread(target=lambda: outcomes.append(segment(scans, out)))
+    worker.start()
+    deadline = time.monotonic() + 60
+    while not (out / "p/findings.json").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert (out / "c/findings.json").exists()
+    assert not (out / "a").exists()
+    claim.release()
+    claim.release()
+    worker.join(60)
+    assert outcomes[0].done == [*NAMES[3:], *NAMES[:3]]
+    assert tree(out) == tree(tmp_path / "once")
+
+
+WORKER = """
+import sys, time
+from pathlib import Path
+sys.path[:0] = [{here!r}]
+from test_cohort import segment
+from berdiff.output import exports
+def slow(result, *rest, real=exports.write):
+    files = real(result, *rest)
+    time.sleep(0.4)  # so that files are there and their folder is not yet in place
+    return files
+exports.write = slow
+outcome = segment(Path({inputs!r}), Path({out!r}))
+print(len(outcome.done), len(outcome.failed))
+"""
+
+
+def start(inputs: Path, out: Path) -> "subprocess.Popen[str]":
+    tests = Path(__file__).parents[1]
+    path = [*filter(None, [os.environ.get("PYTHONPATH")]), str(tests), str(tests / "data")]
+    script = WORKER.format(here=str(tests / "output"), inputs=str(inputs), out=str(out))
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
+    return subprocess.Popen([sys.executable, "-c", script], env=env, stdout=subprocess.PIPE, text=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [2, 4])
+def test_processes_split_the_work_and_a_killed_one_is_made_up_for(scans, tmp_path, count):
+    for i in range(8):
+        volume(scans / f"v{i}.nii.gz", i, (24, 20, 5))
+    with (tmp_path / "c.csv").open("a") as file:
+        file.writelines(f"v{i},2,10,12,\n" for i in range(8))
+    segment(scans, tmp_path / "once")
+    expected = tree(tmp_path / "once")
+    workers = [start(scans, tmp_path / "out") for _ in range(count)]
+    results = [tuple(map(int, worker.communicate(timeout=300)[0].split())) for worker in workers]
+    assert sum(done for done, _ in results) == len(NAMES) + 8, "nothing is done twice"
+    assert not any(failed for _, failed in results)
+    assert tree(tmp_path / "out") == expected
+    # one of them dies with something half written; the others go on, and take over what it had claimed
+    out = tmp_path / "killed"
+    workers = [start(scans, out) for _ in range(count)]
+    deadline = time.monotonic() + 120
+    victim = None
+    while victim is None and time.monotonic() < deadline:
+        claimed = {os.readlink(f) for w in workers for f in Path(f"/proc/{w.pid}/fd").glob("*") if f.is_symlink()}
+        if out.is_dir() and list(out.rglob(".*.part/result.json")) and any("/.claim-" in name for name in claimed):
+            holding = [w for w in workers if any("/.claim-" in os.readlink(f) for f in _open_files(w.pid))]
+            victim = holding[0] if holding else None
+        time.sleep(0.01)
+    assert victim is not None
+    victim.send_signal(signal.SIGKILL)
+    assert victim.wait() == -signal.SIGKILL
+    for worker in workers:
+        if worker is not victim:
+            assert worker.communicate(timeout=300)[0].split()[1] == "0"
+    again = segment(scans, out)
+    assert not again.failed
+    assert tree(out) == expected
+
+
+def _open_files(pid: int) -> list[Path]:
+    return [file for file in Path(f"/proc/{pid}/fd").glob("*") if file.is_symlink()]
