@@ -162,7 +162,7 @@ def test_a_source_that_cannot_be_referred_to(tmp_path: Path):
     data.save_as(path)
     result = result_2d(geometry=Geometry("dicom", (path,), (20, 24)), spacing=(0.7, 0.6))
     with pytest.raises(
-        InputError, match=r"000\.dcm: expected the DICOM tag FrameOfReferenceUID, which dicom-seg refers"
+        InputError, match=r"000\.dcm: expected the DICOM tag FrameOfReferenceUID, which a DICOM output refers"
     ):
         exports.write(result, tmp_path / "out", ["dicom-seg"])
     assert not (tmp_path / "out").exists()

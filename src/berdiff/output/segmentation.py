@@ -23,6 +23,7 @@ from berdiff.inference.region import Region
 from berdiff.inference.result import Result
 from berdiff.inference.settings import SegmentSettings, option
 from berdiff.output import exports
+from berdiff.output.anonymous import input_name
 from berdiff.output.kinds import OutputSettings
 from berdiff.workfolder import WorkFolder
 
@@ -55,7 +56,7 @@ class SegmentationJob:
         schema.check(output, OutputSettings, option)
         self.model, self.settings, self.output = model, settings, output
         self.progress, self.report = progress, report
-        asked = {name: value for name, value in asdict(output).items() if name != "out"}
+        asked = {name: value for name, value in asdict(output).items() if name != "out" and value is not False}
         self.work = WorkFolder(output.out, {**model.identity(settings), **asked}, "segmentation")
         self.outcome = Outcome()
         self._done, self._slices = 0, dict[str, int]()
@@ -118,25 +119,37 @@ class SegmentationJob:
 
     def _has(self, item: Input) -> bool:
         """Whether this very input is done."""
-        folder = self.work.folder / item.name
+        folder = self.work.folder / self._name(item)
         if not folder.exists():
             return False
         done = folder / "done.json"
-        same = done.is_file() and schema.read_json(done, "a list of files").get("sources") == _sources(item)
+        same = done.is_file() and schema.read_json(done, "a list of files").get("sources") == self._sources(item)
         others = "those of another file, of an older one or of something else; remove them or take another --out"
         expect(same, folder, f"the results of {item.what} as it is now", others)
         return True
 
+    def _name(self, item: Input) -> str:
+        """Of the folder of its results."""
+        return input_name(item) if self.output.anonymous else item.name
+
+    def _sources(self, item: Input) -> list[dict[str, Any]]:
+        """Without paths and names, where they are to stay unknown: the folder is called by what is in the files."""
+        sources = _sources(item)
+        return [{"bytes": of.get("bytes")} for of in sources] if self.output.anonymous else sources
+
     def _write(self, item: Input, result: Result) -> None:
+        name, output = self._name(item), self.output
         try:
-            with whole_folder(self.work.folder / item.name) as part:
-                written = exports.write(result, part, self.output.write or (), self.output.representatives)
+            with whole_folder(self.work.folder / name) as part:
+                written = exports.write(result, part, output.write or (), output.representatives, output.anonymous)
                 files = [str(path.relative_to(part)) for path in written]
-                done = {"name": item.name, "sources": _sources(item), "files": files}
+                done = {"name": name, "sources": self._sources(item), "files": files}
                 write_text(part / "done.json", schema.dump(done))
         except OSError:
             if not self._has(item):  # else another process has just written the same files
                 raise
+        if name != item.name:
+            self.report(f"{item.name}: results in {name}")
         self.outcome.done.append(item.name)
         self.outcome.measurements[item.name] = result.measurements()
 
