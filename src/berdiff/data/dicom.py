@@ -24,7 +24,8 @@ SAME_POSITION = 1e-3  # mm: two slices nearer than this are at one place
 # What pydicom raises, by experience, on files that are cut short, are not DICOM, or carry values that do not parse.
 UNREADABLE = (InvalidDicomError, EOFError, OSError, ValueError, KeyError, TypeError, AttributeError)
 UNREADABLE += (NotImplementedError, RuntimeError, struct.error)
-_TEXTS = {"patient": "PatientID", "series_uid": "SeriesInstanceUID", "modality": "Modality"}
+_TEXTS = {"patient": "PatientID", "study_uid": "StudyInstanceUID", "series_uid": "SeriesInstanceUID"}
+_TEXTS |= {"modality": "Modality"}
 _COUNTS = {"instance": ("InstanceNumber", 0), "frames": ("NumberOfFrames", 1), "channels": ("SamplesPerPixel", 1)}
 _GEOMETRY = {"spacing": ("PixelSpacing", 2), "position": ("ImagePositionPatient", 3)}
 _GEOMETRY |= {"orientation": ("ImageOrientationPatient", 6), "thickness": ("SliceThickness", 1)}
@@ -37,6 +38,7 @@ class SliceHeader:
 
     path: Path
     patient: str
+    study_uid: str  # "" where the file has none
     series_uid: str
     modality: str
     instance: int
@@ -159,6 +161,8 @@ def read_volume(headers: Sequence[SliceHeader]) -> DicomVolume:
     like = f"as in {first.path.name}"
     for header in headers:
         path, turned = header.path, header.orientation or (math.nan,)
+        same = header.study_uid == first.study_uid
+        expect(same, path, f"the StudyInstanceUID {first.study_uid or 'none'} {like}", header.study_uid or "none")
         expect(header.shape == first.shape, path, f"{by(first.shape)} pixels {like}", by(header.shape))
         same = np.allclose(header.geometry()[0], spacing, atol=1e-4)
         expect(same, path, f"a PixelSpacing of {spacing} {like}", header.spacing)

@@ -1,4 +1,4 @@
-"""What all DICOM files of a result share: the images they refer to, whose they are, and UIDs that follow from the masks.
+"""What all DICOM files of a result share: the images they refer to, whose they are, and UIDs that follow from masks.
 
 Of a source image only the attributes listed here are taken over. Whatever else its header holds (institution,
 physicians, descriptions, comments, private elements) cannot reach a file.
@@ -55,7 +55,7 @@ class DicomSource:
 
     @cached_property
     def images(self) -> list["Dataset"]:
-        """One small header per slice, in the order of `stored`: of one patient, study, series and frame of reference."""
+        """A small header per slice, in the order of `stored`: of one patient, study, series and frame of reference."""
         result = self.result
         images = [_reduced(path, self.anonymous) for path in result.geometry.paths]
         slices = result.geometry.shape[0] if result.volume else 1  # as stored: upright, it may be cut another way

@@ -57,9 +57,7 @@ def _contours(source: DicomSource, representatives: Sequence[Representative]) ->
             yield Segment(found.mask[k], target, label, colour)
 
 
-def _segmentation(
-    source: DicomSource, segments: list[Segment], kind: str, file: str, number: int
-) -> "Segmentation":
+def _segmentation(source: DicomSource, segments: list[Segment], kind: str, file: str, number: int) -> "Segmentation":
     from highdicom.seg import Segmentation
 
     stored = source.stored(np.stack([segment.mask for segment in segments]))

@@ -98,6 +98,7 @@ def _group(source: DicomSource, segmentation: "Segmentation", k: int, images: li
         return sr.VolumetricROIMeasurementsAndQualitativeEvaluations(referenced_segment=segment, **about)
     number = sum(bool(mask.any()) for mask in majority[: k + 1])  # an empty segment has no frame
     frame = sr.ReferencedSegmentationFrame(*_uids(segmentation), number, k + 1, of[0])
+    del frame[0].ReferencedSOPSequence[0].ReferencedSegmentNumber  # DICOM forbids it beside the number of a frame
     return sr.PlanarROIMeasurementsAndQualitativeEvaluations(referenced_segment=frame, **about)
 
 
