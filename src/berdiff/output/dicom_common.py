@@ -7,6 +7,7 @@ physicians, descriptions, comments, private elements) cannot reach a file.
 import hashlib
 import io
 import json
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
@@ -17,7 +18,7 @@ import numpy as np
 
 from berdiff import __version__
 from berdiff.data.describe import expect, refusing
-from berdiff.data.dicom import UNREADABLE
+from berdiff.data.dicom import UNREADABLE, quiet
 from berdiff.inference.result import Result
 from berdiff.output.captions import NOT_CLINICAL
 
@@ -33,6 +34,7 @@ STATED += ("LossyImageCompressionMethod",)
 # Patient and study: DICOM wants them in every file of a study, if empty. Some tools that remove names leave them out.
 PERSONAL = ("PatientID", "PatientName", "PatientBirthDate", "PatientSex", "AccessionNumber", "StudyID")
 PERSONAL += ("StudyDate", "StudyTime")
+REFERS = "which a DICOM output refers to (--write nifti needs none)"
 REMOVED = "patient and study attributes left empty; UIDs kept"
 # What the segments are of, in SNOMED CT: a word of the target's name -> (code, meaning). DICOM's context group 7159.
 TYPES = {
@@ -71,18 +73,17 @@ class DicomSource:
         return images
 
     @cached_property
-    def _thickness(self) -> str | None:
+    def _thickness(self) -> str:
         """In mm: the slices' own where the first states it, else their distance."""
         from pydicom.valuerep import format_number_as_ds
 
         paths = self.result.geometry.paths
-        data = _header(paths[0])
-        if data.get("SliceThickness"):
-            return str(data.SliceThickness)
-        if len(paths) == 1:
-            return None
-        ends = [np.array(_header(path).ImagePositionPatient, float) for path in (paths[0], paths[-1])]
-        return format_number_as_ds(float(np.linalg.norm(ends[1] - ends[0])) / (len(paths) - 1))
+        ends = [_header(path) for path in (paths[0], paths[-1])]
+        if ends[0].get("SliceThickness"):
+            return str(ends[0].SliceThickness)
+        expect(len(paths) > 1, paths[0], f"the DICOM tag SliceThickness, {REFERS}")
+        first, last = (np.array(data.ImagePositionPatient, float) for data in ends)
+        return format_number_as_ds(float(np.linalg.norm(last - first)) / (len(paths) - 1))
 
     def stored(self, arrays: np.ndarray) -> np.ndarray:
         """(m, [Z,] H, W) of the result -> (m, slices, rows, columns), the slices in the order of `images`."""
@@ -130,7 +131,7 @@ class DicomSource:
     def building(self, what: str) -> Iterator[None]:
         """What highdicom refuses in headers that no check here knows becomes the one sentence of this input."""
         trouble = (ValueError, KeyError, TypeError, AttributeError)
-        with refusing(trouble, self.result.name, f"images that a {what} can refer to", "others"):
+        with quiet(), refusing(trouble, self.result.name, f"images that a {what} can refer to", "others"):
             yield
 
     def content(self, data: "Dataset") -> bytes:
@@ -141,7 +142,8 @@ class DicomSource:
         for item in (*data.get("DimensionOrganizationSequence", ()), *data.get("DimensionIndexSequence", ())):
             item.DimensionOrganizationUID = organisation
         buffer = io.BytesIO()
-        data.save_as(buffer)
+        with quiet():
+            data.save_as(buffer)
         return buffer.getvalue()
 
 
@@ -165,7 +167,7 @@ def property_type(target: str) -> "Code":
 def _header(path: Path) -> "Dataset":
     from pydicom import dcmread
 
-    with refusing(UNREADABLE, path, "a DICOM file", "one that cannot be read"):
+    with quiet(), refusing(UNREADABLE, path, "a DICOM file", "one that cannot be read"):
         return dcmread(path, stop_before_pixels=True)
 
 
@@ -174,31 +176,33 @@ def _reduced(path: Path, anonymous: bool) -> "Dataset":
     from pydicom import Dataset
 
     data, kept = _header(path), Dataset()
-    for tag in NEEDED:
-        expect(data.get(tag), path, f"the DICOM tag {tag}, which a DICOM output refers to (--write nifti needs none)")
-    known = data.SOPClassUID.name != data.SOPClassUID
-    expect(known, path, "an image of a SOP class that DICOM defines, to refer to", f"the SOP class {data.SOPClassUID}")
-    for tag in (*NEEDED, *STATED):
-        if tag in data:
-            kept[tag] = data[tag]
-    kept.SpecificCharacterSet = "ISO_IR 192"  # UTF-8, whatever the source is written in: targets have any name
-    for tag in PERSONAL:
-        with refusing(UNREADABLE, path, f"a readable DICOM tag {tag}", "another"):
+    with quiet(), refusing(UNREADABLE, path, "a DICOM header", "one with values that cannot be read"):
+        for tag in NEEDED:
+            expect(data.get(tag), path, f"the DICOM tag {tag}, {REFERS}")
+        for tag in UIDS:  # digits and dots: not all that real files hold is more proper than that
+            value = str(data[tag].value)
+            expect(re.fullmatch(r"[0-9.]{1,64}", value), path, f"a UID in the DICOM tag {tag}, {REFERS}", repr(value))
+        known = data.SOPClassUID.name != data.SOPClassUID
+        expect(known, path, f"a SOP class that DICOM defines, {REFERS}", f"the SOP class {data.SOPClassUID}")
+        for tag in (*NEEDED, *STATED):
+            if tag in data:
+                kept[tag] = data[tag]
+        for tag in PERSONAL:
             setattr(kept, tag, "" if anonymous else _valid(tag, data.get(tag)))
+    kept.SpecificCharacterSet = "ISO_IR 192"  # UTF-8, whatever the source is written in: targets have any name
     kept.ReferringPhysicianName = ""  # may be empty, and is nobody's business here
     return kept
 
 
-def _valid(tag: str, value: Any) -> str:
-    """As text; empty where the standard has no such date, time or sex."""
+def _valid(tag: str, value: Any) -> Any:
+    """The value; empty where the standard has no such date, time or sex."""
     from pydicom.valuerep import DA, TM
 
-    text = "" if value is None else str(value)
-    checks: dict[str, Callable[[str], Any]] = {"PatientBirthDate": DA, "StudyDate": DA, "StudyTime": TM}
     if tag == "PatientSex":
-        return text if text in ("M", "F", "O") else ""
+        return value if value in ("M", "F", "O") else ""
+    checks: dict[str, Callable[[str], Any]] = {"PatientBirthDate": DA, "StudyDate": DA, "StudyTime": TM}
     try:
-        checks.get(tag, str)(text)
+        checks.get(tag, str)(str(value or ""))
     except ValueError:
         return ""
-    return text
+    return value or ""

@@ -61,7 +61,7 @@ def _report(source: DicomSource, segmentation: "Segmentation") -> "Dataset":
             procedure_reported=codes.SCT.ImagingProcedure,
             imaging_measurements=[_group(source, segmentation, k, images) for k in range(len(source.result.targets))],
             title=codes.DCM.ImagingMeasurementReport,
-            referenced_images=images if images[0].get("Modality") in LIBRARY and images[0].SliceThickness else None,
+            referenced_images=images if images[0].get("Modality") in LIBRARY else None,
         )
         return sr.Comprehensive3DSR(
             evidence=[*images, segmentation],
