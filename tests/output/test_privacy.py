@@ -104,7 +104,8 @@ def test_markers_in_every_text_of_a_dicom_series(tmp_path: Path):
     words |= {"nested": "ZQXNESTED", "private": "ZQXPRIVATE", "secret": "ZQXSECRET"}
     assert len(set(words.values())) == len(words)
     kinds = tuple(KINDS)
-    assert segment([folder], tmp_path / "plain", False, kinds).done == ["ZQXDOE^JOHN"]
+    words_only = tuple(kind for kind in KINDS if kind not in ("panel", "overlay"))  # not the slowest twice
+    assert segment([folder], tmp_path / "plain", False, words_only).done == ["ZQXDOE^JOHN"]
     found = sought(tmp_path / "plain", words)
     assert found == {".dcm": {*TAKEN_OVER, *DATES}}  # in our DICOM files alone, and nothing more
     # the folder's name is the user's: files are called by it, and say where the source was
