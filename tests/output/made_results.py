@@ -50,6 +50,12 @@ def chosen_2d(rule: str = "representative", chosen: tuple[int, ...] = (5, 2, 7, 
     return result_2d(chosen=chosen, settings={**SETTINGS, **more}, **changes)  # type: ignore[arg-type]
 
 
+ORIENTATIONS = {
+    "axial": (1, 0, 0, 0, 1, 0),
+    "head down": (1, 0, 0, 0, -1, 0),
+    "sagittal": (0, 1, 0, 0, 0, -1),
+    "oblique": (0.8, 0.6, 0, -0.48, 0.64, 0.6),
+}
 REGIONS = ("whole tumour", "tumour core", "enhancing tumour")
 
 

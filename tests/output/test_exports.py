@@ -182,7 +182,7 @@ def test_volumes_become_nifti_and_overlays_of_the_slices_with_a_contour(tmp_path
 
 
 def test_the_same_result_gives_the_same_bytes(tmp_path: Path):
-    kinds = [kind for kind in KINDS if kind != "dicom-seg"]
+    kinds = [kind for kind in KINDS if not kind.startswith("dicom-")]
     for name in ("one", "two"):
         exports.write(result_2d(n=4, raters=2), tmp_path / name, kinds)
     files = sorted(path.relative_to(tmp_path / "one") for path in (tmp_path / "one").rglob("*") if path.is_file())
@@ -204,7 +204,7 @@ def test_a_file_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_what_cannot_be_written_is_reported_before_anything_is(tmp_path: Path):
-    assert set(KINDS) == set(exports.MAKERS)
+    assert set(KINDS) == {*exports.MAKERS, *exports.DICOM_MAKERS}
     with pytest.raises(InputError, match=r"^--write: expected some of samples, .*, found 'masks'$"):
         exports.write(result_2d(), tmp_path, ["mask", "masks"])
     with pytest.raises(InputError, match=r"^a: expected a DICOM input for dicom-seg, which refers to it, found png$"):

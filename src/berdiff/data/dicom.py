@@ -6,7 +6,9 @@ files is sorted and checked by headers, and only the slices that are wanted are 
 
 import math
 import struct
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -24,7 +26,8 @@ SAME_POSITION = 1e-3  # mm: two slices nearer than this are at one place
 # What pydicom raises, by experience, on files that are cut short, are not DICOM, or carry values that do not parse.
 UNREADABLE = (InvalidDicomError, EOFError, OSError, ValueError, KeyError, TypeError, AttributeError)
 UNREADABLE += (NotImplementedError, RuntimeError, struct.error)
-_TEXTS = {"patient": "PatientID", "series_uid": "SeriesInstanceUID", "modality": "Modality"}
+_TEXTS = {"patient": "PatientID", "study_uid": "StudyInstanceUID", "series_uid": "SeriesInstanceUID"}
+_TEXTS |= {"modality": "Modality"}
 _COUNTS = {"instance": ("InstanceNumber", 0), "frames": ("NumberOfFrames", 1), "channels": ("SamplesPerPixel", 1)}
 _GEOMETRY = {"spacing": ("PixelSpacing", 2), "position": ("ImagePositionPatient", 3)}
 _GEOMETRY |= {"orientation": ("ImageOrientationPatient", 6), "thickness": ("SliceThickness", 1)}
@@ -37,6 +40,7 @@ class SliceHeader:
 
     path: Path
     patient: str
+    study_uid: str  # "" where the file has none
     series_uid: str
     modality: str
     instance: int
@@ -70,6 +74,15 @@ class DicomVolume:
     files: tuple[Path, ...]  # (Z,), in the order of the slices
 
 
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without the libraries' warnings of odd headers: they print values, which may be names, and nobody can act on
+    them. What cannot be used is refused."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
 def _numbers(data: pydicom.Dataset, path: Path, tag: str, count: int) -> tuple[float, ...] | None:
     """The `count` finite numbers of a tag, positive for a spacing; None where the file has no such tag."""
     value = data.get(tag)
@@ -85,7 +98,7 @@ def _numbers(data: pydicom.Dataset, path: Path, tag: str, count: int) -> tuple[f
 def read_header(path: str | Path) -> SliceHeader:
     """The header of one DICOM object, image or not."""
     path = Path(path)
-    with refusing(UNREADABLE, path, "a DICOM file", "one that cannot be read"):
+    with quiet(), refusing(UNREADABLE, path, "a DICOM file", "one that cannot be read"):
         data = pydicom.dcmread(path, stop_before_pixels=True, specific_tags=_TAGS)
         values: dict[str, Any] = {name: str(data.get(tag) or "") for name, tag in _TEXTS.items()}
         values |= {name: int(data.get(tag) or default) for name, (tag, default) in _COUNTS.items()}
@@ -99,7 +112,7 @@ def read_header(path: str | Path) -> SliceHeader:
 def read_pixels(path: str | Path) -> np.ndarray:
     """(H, W) float32 rescaled values of one slice: Hounsfield units for a CT, which must state how to get them."""
     path = Path(path)
-    with refusing(UNREADABLE, path, "whole DICOM pixel data", "data that cannot be read"):
+    with quiet(), refusing(UNREADABLE, path, "whole DICOM pixel data", "data that cannot be read"):
         data = pydicom.dcmread(path)
         stored = data.pixel_array
         rescale = {tag: _numbers(data, path, tag, 1) for tag in ("RescaleSlope", "RescaleIntercept")}
@@ -159,6 +172,8 @@ def read_volume(headers: Sequence[SliceHeader]) -> DicomVolume:
     like = f"as in {first.path.name}"
     for header in headers:
         path, turned = header.path, header.orientation or (math.nan,)
+        same = header.study_uid == first.study_uid
+        expect(same, path, f"the StudyInstanceUID {first.study_uid or 'none'} {like}", header.study_uid or "none")
         expect(header.shape == first.shape, path, f"{by(first.shape)} pixels {like}", by(header.shape))
         same = np.allclose(header.geometry()[0], spacing, atol=1e-4)
         expect(same, path, f"a PixelSpacing of {spacing} {like}", header.spacing)

@@ -1,1 +1,1 @@
-"""A result as files and pictures: PNG, NIfTI, DICOM SEG, JSON, the HTML report. One renderer of panels for all."""
+"""A result as files and pictures: PNG, NIfTI, DICOM, JSON, the HTML report. One renderer of panels for all."""

@@ -17,9 +17,13 @@ from berdiff.files import whole_file
 from berdiff.inference.label_map import label_map
 from berdiff.inference.representatives import Representative
 from berdiff.inference.result import Result
+from berdiff.output.anonymous import without_identity
 from berdiff.output.captions import SIZES, notes, percent
 from berdiff.output.colours import LEVELS
+from berdiff.output.dicom_common import DicomSource
+from berdiff.output.dicom_pm import dicom_pm_files
 from berdiff.output.dicom_seg import dicom_seg_files
+from berdiff.output.dicom_sr import dicom_sr_files
 from berdiff.output.html_report import ReportEntry, page
 from berdiff.output.kinds import DEFAULT_KINDS, KINDS
 from berdiff.output.label_files import label_meaning, palette_picture
@@ -32,19 +36,28 @@ Representatives = Sequence[Representative]
 Arrays = Iterator[tuple[str, np.ndarray]]  # (name without suffix, masks in uint8 or a map in float32)
 
 
-def write(result: Result, folder: str | Path, kinds: Sequence[str] = (), representatives: int = 3) -> list[Path]:
+def write(
+    result: Result,
+    folder: str | Path,
+    kinds: Sequence[str] = (),
+    representatives: int = 3,
+    anonymous: bool = False,
+) -> list[Path]:
     """Write the `kinds` (none: by the kind of input) into `folder`, each file whole or not at all, and return them in
-    order of writing."""
+    order of writing. `anonymous`: without patient, names and paths of the source, as `output/anonymous.py` has it."""
     source = result.geometry.kind
     kinds = kinds or DEFAULT_KINDS.get(source) or DEFAULT_KINDS["volume" if result.volume else "image"]
     for kind in kinds:
         expect(kind in KINDS, "--write", f"some of {', '.join(KINDS)}", repr(kind))
-    refers = "dicom-seg" not in kinds or source == "dicom"
-    expect(refers, result.name, "a DICOM input for dicom-seg, which refers to it", source)
+        refers = kind not in DICOM_MAKERS or source == "dicom"
+        expect(refers, result.name, f"a DICOM input for {kind}, which refers to it", source)
     chosen = result.representatives(representatives)
+    dicom = DicomSource(result, anonymous)
+    result = without_identity(result) if anonymous else result
     written: dict[Path, None] = {}
     for kind in kinds:
-        for name, content in MAKERS[kind](result, chosen):
+        files = DICOM_MAKERS[kind](dicom, chosen) if kind in DICOM_MAKERS else MAKERS[kind](result, chosen)
+        for name, content in files:
             path = Path(folder) / name
             if path not in written:
                 with whole_file(path) as part:
@@ -161,6 +174,10 @@ MAKERS: dict[str, Callable[[Result, Representatives], Files]] = {
     "overlay": lambda result, chosen: overlay_files(result),
     "panel": _file("panel.png", lambda result, chosen: png_bytes(result_panel(result, chosen))),
     "nifti": lambda result, chosen: chain.from_iterable(_array_files(kind, result, chosen, True) for kind in ARRAYS),
-    "dicom-seg": dicom_seg_files,
     "report": _file("report.html", _report),
+}
+DICOM_MAKERS: dict[str, Callable[[DicomSource, Representatives], Files]] = {
+    "dicom-seg": dicom_seg_files,
+    "dicom-pm": lambda source, chosen: dicom_pm_files(source),
+    "dicom-sr": lambda source, chosen: dicom_sr_files(source),
 }

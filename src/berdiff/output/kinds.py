@@ -23,10 +23,12 @@ KINDS = {
     "panel": "everything in one picture",
     "nifti": "all of the masks and maps as NIfTI, where the source lies",
     "dicom-seg": "DICOM SEG that refers to the source images (DICOM inputs)",
+    "dicom-pm": "DICOM Parametric Map of the saliency, one per target (DICOM inputs)",
+    "dicom-sr": "DICOM SR with the measurements, and the DICOM SEG that it refers to (DICOM inputs)",
     "report": "a page for the browser, all in one file",
 }
 DEFAULT_KINDS = {
-    "dicom": ("dicom-seg", "json", "overlay"),
+    "dicom": ("dicom-seg", "dicom-pm", "dicom-sr", "json", "overlay"),
     "nifti": ("nifti", "json", "overlay"),
     "volume": ("nifti", "json", "overlay"),
     "image": ("samples", "saliency", "mask", "representatives", "json", "overlay"),
@@ -47,3 +49,5 @@ class OutputSettings(Settings):
     write: Annotated[tuple[Kind, ...] | None, tyro.conf.arg(metavar="KIND ...", help=_HELP)] = None
     representatives: Annotated[int, Ge(1)] = 3
     """number of representative masks, each with the share of all samples that are nearest to it"""
+    anonymous: bool = False
+    """leave out who the patient is, and the names and paths of the inputs, in all files and names of files"""

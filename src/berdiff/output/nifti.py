@@ -1,7 +1,6 @@
 """NIfTI files that lie exactly where their source lies."""
 
 import gzip
-from pathlib import Path
 from typing import Any
 
 import nibabel
@@ -10,9 +9,15 @@ from nibabel.nifti1 import Nifti1Extension
 
 from berdiff.data.describe import present
 from berdiff.data.dicom import read_header
+from berdiff.data.reading import Geometry
 from berdiff.data.volumes import dicom_affine
 from berdiff.inference.result import Result
 from berdiff.output.captions import NOT_CLINICAL
+
+# What is taken over of a NIfTI source's header: numbers alone. Its texts (description, file names, name of the data
+# base or of the intent, extensions) may say who the patient is, and its display range speaks of other values.
+GEOMETRY = ("dim_info", "pixdim", "xyzt_units", "qform_code", "sform_code", "quatern_b", "quatern_c", "quatern_d")
+GEOMETRY += ("qoffset_x", "qoffset_y", "qoffset_z", "srow_x", "srow_y", "srow_z")
 
 
 def nifti_bytes(result: Result, array: np.ndarray, labels: str = "") -> bytes:
@@ -45,17 +50,20 @@ def _grid(result: Result, arrays: np.ndarray) -> np.ndarray:
 
 
 def _header(result: Result) -> tuple[np.ndarray, Any]:
-    """The affine (4, 4) of `_grid`'s axes and a header to start from: the source's own where it is a NIfTI file."""
+    """The affine (4, 4) of `_grid`'s axes and a header to start from, in which a NIfTI source has left its geometry."""
     geometry = result.geometry
     if geometry.kind == "nifti":
-        header = geometry.header.copy()
-        header.extensions.clear()  # they speak of the source's values
-        header["scl_slope"], header["scl_inter"], header["cal_min"], header["cal_max"] = 1, 0, 0, 0
-        return header.get_best_affine() if geometry.affine is None else geometry.affine, header
+        source = geometry.header
+        header = type(source)(endianness=source.endianness)
+        header.set_data_shape(source.get_data_shape())
+        for field in GEOMETRY:
+            header[field] = source[field]
+        return source.get_best_affine() if geometry.affine is None else geometry.affine, header
     header = nibabel.Nifti1Header()
     if geometry.kind == "dicom":
         header.set_xyzt_units("mm")
-        return _dicom_affine(geometry.paths), header
+        needed = "the DICOM tags PixelSpacing, ImagePositionPatient and ImageOrientationPatient"
+        return present(place_of(geometry), result.name, needed), header
     known = bool(np.isfinite(result.spacing).all())
     header.set_xyzt_units("mm" if known else "unknown")
     between, row, column = (1.0, *result.spacing)[-3:] if known else (1.0, 1.0, 1.0)
@@ -63,13 +71,15 @@ def _header(result: Result) -> tuple[np.ndarray, Any]:
     return np.diag([-column, -row, between, 1.0]), header
 
 
-def _dicom_affine(files: tuple[Path, ...]) -> np.ndarray:
-    """(column, row, slice) of a series, its files in order, to NIfTI's millimetres."""
-    first, last = read_header(files[0]), read_header(files[-1])
-    spacing, position = first.geometry()
-    orientation = present(first.orientation, first.path, "the DICOM tag ImageOrientationPatient")
-    across, down = np.reshape(orientation, (2, 3))
+def place_of(geometry: Geometry) -> np.ndarray | None:
+    """(column, row, slice) of DICOM files, in order, to NIfTI's millimetres; None for files that state no place."""
+    if geometry.affine is not None or not geometry.paths:
+        return geometry.affine
+    first, last = read_header(geometry.paths[0]), read_header(geometry.paths[-1])
+    if first.spacing is None or first.position is None or first.orientation is None:
+        return None
+    across, down = np.reshape(first.orientation, (2, 3))
     step = np.cross(across, down) * (first.thickness or 1.0)
-    if len(files) > 1:
-        step = (np.array(last.geometry()[1]) - position) / (len(files) - 1)
-    return dicom_affine(across * spacing[1], down * spacing[0], step, np.array(position))
+    if len(geometry.paths) > 1:
+        step = (np.array(last.geometry()[1]) - first.position) / (len(geometry.paths) - 1)
+    return dicom_affine(across * first.spacing[1], down * first.spacing[0], step, np.array(first.position))

@@ -5,7 +5,7 @@ the same name is noticed, and holds what the tables of cases and cohorts show.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,27 +33,44 @@ def sources_of(item: Input) -> list[dict[str, Any]]:
     return [{"path": str(path.resolve()), "bytes": path.stat().st_size} for path in item.paths]
 
 
-def is_recorded(folder: Path, item: Input, finding: Finding | None) -> bool:
-    """Whether the result of this very input, or finding, is in its folder; another one there is refused."""
-    if not folder.exists():
-        return False
-    done = schema.read_json(folder / DONE, "a list of files") if (folder / DONE).is_file() else {}
-    same = done.get("sources") == sources_of(item) and done.get("finding") == _about(finding)
-    others = "those of another file or place, or of something else; remove them or take another --out"
-    expect(same, folder, f"the results of {item.what} as it is now", others)
-    return True
+@dataclass(frozen=True)
+class Record:
+    """Of one result: the case, the finding in it, and what it was made of."""
 
+    case: str
+    finding: Finding | None
+    sources: list[dict[str, Any]]
 
-def record(result: Result, folder: Path, written: Sequence[Path], item: Input, finding: Finding | None) -> None:
-    """The last file of a folder that appears whole."""
-    files = [str(path.relative_to(folder)) for path in written]
-    if finding is not None and result.volume:
-        files.append(write_crop(result, folder))
-    with whole_file(folder / THUMBNAIL) as picture:
-        picture.write_bytes(thumbnail(result))
-    done = {"name": result.name, "case": item.name, "finding": _about(finding), "sources": sources_of(item)}
-    done |= {"files": [*files, THUMBNAIL], "measurements": result.measurements(), "notes": notes(result)}
-    write_text(folder / DONE, schema.dump(done))
+    @property
+    def name(self) -> str:
+        """Of its folder."""
+        return self.case if self.finding is None else f"{self.case}/{self.finding.name}"
+
+    def is_in(self, out: Path, what: str) -> bool:
+        """Whether the result of this very input, `what`, or finding, is in its folder; another one there is refused."""
+        folder = out / self.name
+        if not folder.exists():
+            return False
+        done = schema.read_json(folder / DONE, "a list of files") if (folder / DONE).is_file() else {}
+        same = done.get("sources") == self.sources and done.get("finding") == self._about
+        others = "those of another file or place, or of something else; remove them or take another --out"
+        expect(same, folder, f"the results of {what} as it is now", others)
+        return True
+
+    def write(self, result: Result, folder: Path, written: Sequence[Path]) -> None:
+        """The last file of a folder that appears whole."""
+        files = [str(path.relative_to(folder)) for path in written]
+        if self.finding is not None and result.volume:
+            files.append(write_crop(result, folder))
+        with whole_file(folder / THUMBNAIL) as picture:
+            picture.write_bytes(thumbnail(result))
+        done = {"name": self.name, "case": self.case, "finding": self._about, "sources": self.sources}
+        done |= {"files": [*files, THUMBNAIL], "measurements": result.measurements(), "notes": notes(result)}
+        write_text(folder / DONE, schema.dump(done))
+
+    @property
+    def _about(self) -> dict[str, Any] | None:
+        return None if self.finding is None else {"name": self.finding.name, "center": list(self.finding.center)}
 
 
 def write_crop(result: Result, folder: Path) -> str:
@@ -63,10 +80,6 @@ def write_crop(result: Result, folder: Path) -> str:
     with whole_file(folder / CROP) as part, part.open("wb") as file:
         np.savez_compressed(file, first=np.array(first), saliency=saliency, majority=majority)
     return CROP
-
-
-def _about(finding: Finding | None) -> dict[str, Any] | None:
-    return None if finding is None else {"name": finding.name, "center": list(finding.center)}
 
 
 def thumbnail(result: Result) -> bytes:

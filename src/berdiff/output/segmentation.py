@@ -9,6 +9,7 @@ cohort.csv, .html  all of them (`cohort.py`)
 Several processes share a folder: each takes inputs that no other has claimed (`claims.py`).
 """
 
+import hashlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -26,11 +27,12 @@ from berdiff.inference.region import Region
 from berdiff.inference.result import Result
 from berdiff.inference.settings import SegmentSettings, option
 from berdiff.output import exports
+from berdiff.output.anonymous import input_name
 from berdiff.output.case_files import findings_done, write_case
 from berdiff.output.claims import Claim, Claims
 from berdiff.output.cohort import write_cohort
 from berdiff.output.kinds import OutputSettings
-from berdiff.output.records import is_recorded, record, sources_of
+from berdiff.output.records import Record, sources_of
 from berdiff.workfolder import WorkFolder
 
 SECONDS_BETWEEN_LOOKS = 0.5  # at inputs that other processes have claimed
@@ -72,7 +74,7 @@ class SegmentationJob:
         Settings that do not fit the model or the folder are refused here.
         """
         schema.check(output, OutputSettings, option)
-        asked = {name: value for name, value in asdict(output).items() if name != "out"}
+        asked = {name: value for name, value in asdict(output).items() if name != "out" and value is not False}
         if findings is not None:
             asked["findings"] = findings.kind
             if settings.region.extent is None:
@@ -83,7 +85,7 @@ class SegmentationJob:
         self.claims = Claims(self.work.folder)
         self.outcome = Outcome()
         self._waiting: list[_Image] = []  # 2D images, up to a batch
-        self._done, self._slices = 0, dict[str, int]()
+        self._done, self._slices, self._names = 0, dict[str, int](), dict[str, str]()
 
     def segment(self, inputs: Sequence[Input]) -> Outcome:
         """2D images go through the network `batch_size` at a time, a volume or a finding by itself; no more is held in
@@ -149,10 +151,10 @@ class SegmentationJob:
             if item.error:
                 raise InputError(item.error)
             if self.findings is not None:
-                names = findings_done(self.work.folder / item.name, self._about(item))
+                names = findings_done(self.work.folder / self._name(item), self._about(item))
                 skipped = None if names is None else [f"{item.name}/{name}" for name in names]
             else:
-                skipped = [item.name] if self._has(item, item.name) else None
+                skipped = [item.name] if self._has(item) else None
         except InputError as error:
             self._fail(item.name, error, self._slices[item.name])
             return True
@@ -168,6 +170,8 @@ class SegmentationJob:
             if self.findings is not None:
                 read = self.model.read(item, self.settings)
                 found = self.findings.find(item, read)
+                if self.output.anonymous:  # a name is the user's word
+                    found = [replace(one, name=f"finding-{number}") for number, one in enumerate(found, 1)]
                 self._slices[item.name] = len(found)
                 if not all(one.error for one in found):
                     return read, found
@@ -199,7 +203,7 @@ class SegmentationJob:
         try:
             results = self.model.results([one.opened for one in batch], self.settings, self._advance)
             for one, result in zip(batch, results, strict=True):
-                self._write(one.item, one.item.name, result)
+                self._write(one.item, result)
         except InputError as error:
             if len(batch) == 1:
                 self._fail(batch[0].item.name, error, 0)
@@ -222,36 +226,59 @@ class SegmentationJob:
             except InputError as error:
                 failed[one.name] = str(error)
                 self._fail(f"{item.name}/{one.name}", error, 1)
-        write_case(self.work.folder / item.name, self._about(item), read, done, failed, self.model)
+        if self.output.anonymous:  # sentences name files
+            failed = dict.fromkeys(failed, "failed")
+        write_case(self.work.folder / self._name(item), self._about(item), read, done, failed, self.model)
 
     def _finish_finding(self, item: Input, read: ReadInput, one: Finding) -> None:
-        name = f"{item.name}/{one.name}"
-        if self._has(item, name, one):
+        name = f"{item.name}/{one.name}"  # seeds the noise
+        if self._has(item, one):
             self.outcome.skipped.append(name)
             return
         extent = self.settings.region.extent if len(one.center) == 3 else None
         region = Region(one.center, pad=self.settings.region.pad, extent=extent)
         (result,) = self.model.results([read.at(region, name)], replace(self.settings, region=region))
-        self._write(item, name, result, one)
+        self._write(item, result, one)
 
-    def _has(self, item: Input, name: str, finding: Finding | None = None) -> bool:
-        return is_recorded(self.work.folder / name, item, finding)
+    def _name(self, item: Input) -> str:
+        """Of the folder of its results."""
+        if not self.output.anonymous:
+            return item.name
+        if item.name not in self._names:
+            self._names[item.name] = input_name(item)
+            self.report(f"{item.name}: results in {self._names[item.name]}")
+        return self._names[item.name]
 
-    def _write(self, item: Input, name: str, result: Result, finding: Finding | None = None) -> None:
+    def _record(self, item: Input, finding: Finding | None) -> Record:
+        return Record(self._name(item), finding, self._sources(item))
+
+    def _sources(self, item: Input) -> list[dict[str, Any]]:
+        """Without paths and names, where they are to stay unknown: the folder is called by what is in the files."""
+        sources = sources_of(item)
+        return [{"bytes": of.get("bytes")} for of in sources] if self.output.anonymous else sources
+
+    def _has(self, item: Input, finding: Finding | None = None) -> bool:
+        return self._record(item, finding).is_in(self.work.folder, item.what)
+
+    def _write(self, item: Input, result: Result, finding: Finding | None = None) -> None:
+        kept, output = self._record(item, finding), self.output
         try:
-            with whole_folder(self.work.folder / name) as part:
-                written = exports.write(result, part, self.output.write or (), self.output.representatives)
-                record(result, part, written, item, finding)
+            with whole_folder(self.work.folder / kept.name) as part:
+                written = exports.write(result, part, output.write or (), output.representatives, output.anonymous)
+                kept.write(result, part, written)
         except OSError:
-            if not self._has(item, name, finding):  # else another process has just written the same files
+            if not self._has(item, finding):  # else another process has just written the same files
                 raise
-        self.outcome.done.append(name)
-        self.outcome.measurements[name] = result.measurements()
+        self.outcome.done.append(result.name)
+        self.outcome.measurements[result.name] = result.measurements()
 
     def _about(self, item: Input) -> dict[str, Any]:
         """What decides the findings of a case and their results."""
         assert self.findings is not None
-        return {"name": item.name, "sources": sources_of(item), "asked": self.findings.asked(item)}
+        asked = self.findings.asked(item)
+        if self.output.anonymous:  # it names a mask, or holds the user's words
+            asked = hashlib.sha256(schema.dump(asked).encode()).hexdigest()
+        return {"name": self._name(item), "sources": self._sources(item), "asked": asked}
 
     def _fail(self, name: str, error: InputError, slices: int) -> None:
         self.outcome.failed[name] = str(error)

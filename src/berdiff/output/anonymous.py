@@ -1,0 +1,49 @@
+"""Results without the name of their input and where it lay: both are the user's words, and often the patient's name."""
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from berdiff.data.describe import refusing
+from berdiff.inference.inputs import Input
+from berdiff.inference.result import Result
+from berdiff.output.nifti import place_of
+
+DIGITS = 12  # of the name: one in 10^14 for two images to share one
+
+
+def input_name(item: Input) -> str:
+    """What an input is called instead of its own name."""
+    if item.store is None:
+        return _of_files(item.paths)
+    return _of_image(item.store.read([item.index])[0][0])
+
+
+def without_identity(result: Result) -> Result:
+    """The result under the name that its input has in `input_name`, and of no files; masks and geometry stay."""
+    geometry = result.geometry
+    files = geometry.paths if geometry.kind != "store" else ()
+    name = _of_files(files) if files else _of_image(result.image)
+    if geometry.kind == "dicom":
+        geometry = replace(geometry, affine=place_of(geometry))  # while its files are known
+    return replace(result, name=name, what=name, geometry=replace(geometry, paths=()))
+
+
+def _of_files(paths: Iterable[Path]) -> str:
+    """By their content, in any order: the same under every name, and nobody finds the name by guessing."""
+    each = []
+    for path in paths:
+        with refusing((OSError,), path, "a file that can be read", "another"), path.open("rb") as file:
+            each.append(hashlib.file_digest(file, "sha256").digest())
+    return _named(b"".join(sorted(each)))
+
+
+def _of_image(image: np.ndarray) -> str:
+    return _named(np.ascontiguousarray(image, np.float32).tobytes())
+
+
+def _named(content: bytes) -> str:
+    return f"case-{hashlib.sha256(content).hexdigest()[:DIGITS]}"
