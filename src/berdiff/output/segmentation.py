@@ -171,7 +171,7 @@ class SegmentationJob:
                 read = self.model.read(item, self.settings)
                 found = self.findings.find(item, read)
                 if self.output.anonymous:  # a name is the user's word
-                    found = [replace(one, name=f"finding-{number}") for number, one in enumerate(found, 1)]
+                    found = [one._replace(name=f"finding-{number}") for number, one in enumerate(found, 1)]
                 self._slices[item.name] = len(found)
                 if not all(one.error for one in found):
                     return read, found
