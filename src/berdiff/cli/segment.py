@@ -4,14 +4,14 @@ import sys
 from dataclasses import dataclass, field
 from functools import partial
 from json import dumps
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
 
 from berdiff.display import progress
 from berdiff.errors import InputError
-from berdiff.inference.settings import SegmentSettings
+from berdiff.inference.settings import Precision, SegmentSettings
 from berdiff.memory import keep_freed_memory
 from berdiff.output.kinds import OutputSettings
 
@@ -40,23 +40,41 @@ class Segment:
     limit: Annotated[int | None, arg(metavar="N")] = None
     """maximum number of inputs; of a store, the first of one seeded order"""
     device: str = "auto"  # auto, cpu, cuda, cuda:1, mps, ...
+    precision: Precision = "fp32"
+    """fp32, or bf16: faster where the processor has it, and masks differ by its rounding"""
+    compile: bool = False  # compile the network first: a minute or more, for many inputs on a GPU
+    engine: Literal["local", "ray"] = "local"
+    """what runs the workers: processes of this machine, or a Ray cluster (RAY_ADDRESS, or one for the occasion)"""
+    workers: int = 1  # how many share the inputs, each with a thread and a model of its own
     json: bool = False  # print the outcome as JSON
 
     def run(self) -> None:
         from berdiff.inference.inputs import find_inputs
         from berdiff.inference.model import load
+        from berdiff.output.engines import WorkerTask, segment
         from berdiff.output.segmentation import SegmentationJob
 
+        if self.workers < 1:
+            raise InputError(f"--workers: expected at least 1, found {self.workers}")
         keep_freed_memory()
-        model = load(self.model, self.device, self.size)
+        alone = self.engine == "local" and self.workers == 1
+        how: dict[str, Any] = {"size": self.size, "precision": self.precision, "compile": self.compile}
+        # of several workers each opens the model for itself, and this one only answers questions
+        model = load(self.model, self.device if alone else "cpu", **how)
         inputs = find_inputs(self.inputs, model.input_spec.channels, self.split, self.limit, self.settings.seed)
         several = len(inputs) > 1
         with progress(f"segmenting with {model.name}") as update:
             # the sentence of an only input is the command's own
             report = partial(print, file=sys.stderr, flush=True) if several else lambda sentence: None
             job = SegmentationJob(model, self.settings, self.output, update, report)
-            print(f"device: {model.device}", file=sys.stderr, flush=True)
-            outcome = job.segment(inputs)
+            print(f"device: {model.device if alone else self.device}", file=sys.stderr, flush=True)
+            if alone:
+                outcome = job.segment(inputs)
+            else:
+                task = WorkerTask(
+                    {"path_or_name": self.model, "device": self.device, **how}, self.settings, self.output
+                )
+                outcome = segment(job, task, inputs, self.engine, self.workers)
         if self.json:
             print(dumps({"out": str(self.output.out), **vars(outcome)}, indent=2))
         else:

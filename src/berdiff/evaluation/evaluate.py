@@ -80,7 +80,7 @@ def identity(model: Model, store: Store, settings: EvaluationSettings) -> dict[s
     """What must be the same for an evaluation to resume, in plain JSON types."""
     data = hashlib.sha256(repr(sorted(store.manifest.files.items())).encode()).hexdigest()
     hashes = {"weights_sha256": model.segmenter.weights_sha256, "data_sha256": data}
-    return {"model": model.name, **hashes, **schema.plain(settings)}
+    return {"model": model.name, **hashes, **schema.plain(settings), **model.rounding()}
 
 
 def _one_batch(

@@ -1,7 +1,7 @@
 """An input as the network wants to see it: values in [0, 1] and where they lie."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from berdiff.data.reading import Geometry, ImageFile, image_array, read_image_fi
 from berdiff.errors import InputError
 from berdiff.inference.inputs import Input
 from berdiff.inference.settings import SegmentSettings
+from berdiff.remote import is_remote
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +42,11 @@ def open_input(item: Input, spec: InputSpec, settings: SegmentSettings) -> Opene
     store, channels = item.store, spec.channels
     trained = f"{len(channels)} channel(s) ({', '.join(channels)}), as the model was trained with"
     if store is None:
+        item.fetch()
         file = read_image_files(item.paths, len(channels))
+        if item.copies is not None:
+            addresses = tuple(item.translated(str(path)) for path in file.geometry.paths)
+            file = replace(file, geometry=replace(file.geometry, addresses=addresses))
         expect(len(file.values) == len(channels), item.what, trained, len(file.values))
         return _scaled(item.name, file, spec, settings, item.what)
     expect(len(store.channels) == len(channels), store.address, trained, len(store.channels))
@@ -49,6 +54,8 @@ def open_input(item: Input, spec: InputSpec, settings: SegmentSettings) -> Opene
     row, column = store.cases.spacing[item.index]
     raters = masks[0, : int(store.cases.raters[item.index])]
     geometry = Geometry("store", item.paths, image.shape[2:])
+    if is_remote(store.address):
+        geometry = replace(geometry, addresses=(store.address,))
     return OpenedImage(item.name, image[0], (float(row), float(column)), geometry, raters, store.notes, item.what)
 
 

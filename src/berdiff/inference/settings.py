@@ -12,6 +12,7 @@ from berdiff.inference.region import Region
 from berdiff.methods.sampling import SamplerOptions
 
 SetRule = Literal["independent", "systematic", "representative"]
+Precision = Literal["fp32", "bf16"]
 
 
 class FromPool:

@@ -48,13 +48,15 @@ def sample_images(
         for one in _slices(image, masks, size, settings.region):
             by_shape.setdefault(one.pixels.shape[-2:], []).append(one)
     for shape, alike in by_shape.items():
-        fitting = segmenter if shape == size else segmenter.tiled(size, settings.overlap)
+        tile = None if shape == size else (size, settings.overlap)
         for first in range(0, len(alike), settings.batch_size):
             batch = alike[first : first + settings.batch_size]
             pixels = torch.from_numpy(np.stack([one.pixels for one in batch])).to(device)
             generators = sample_generators(settings.seed, [one.key for one in batch], P, device)
             try:
-                samples = fitting.sample(pixels, P, generators, sampler, callback).cpu().numpy()
+                samples = segmenter.sample(pixels, P, generators, sampler, callback, tile).cpu().numpy()
+            except InputError:  # a method that cannot join tiles
+                raise
             except ValueError as error:  # how a method reports what does not fit: channels, size, steps
                 raise InputError(f"the model cannot sample these images: {error}") from error
             for one, masks in zip(batch, samples, strict=True):

@@ -15,7 +15,7 @@ from berdiff.data import volumes
 from berdiff.data.describe import expect
 from berdiff.data.reading import kind_of
 from berdiff.errors import InputError
-from berdiff.files import whole_folder, write_text
+from berdiff.files import write_text
 from berdiff.inference.inputs import Input
 from berdiff.inference.model import Model
 from berdiff.inference.opening import OpenedImage
@@ -23,8 +23,8 @@ from berdiff.inference.region import Region
 from berdiff.inference.result import Result
 from berdiff.inference.settings import SegmentSettings, option
 from berdiff.output import exports
+from berdiff.output.destination import DONE, open_destination
 from berdiff.output.kinds import OutputSettings
-from berdiff.workfolder import WorkFolder
 
 
 @dataclass
@@ -56,7 +56,7 @@ class SegmentationJob:
         self.model, self.settings, self.output = model, settings, output
         self.progress, self.report = progress, report
         asked = {name: value for name, value in asdict(output).items() if name != "out"}
-        self.work = WorkFolder(output.out, {**model.identity(settings), **asked}, "segmentation")
+        self.work = open_destination(output.out, {**model.identity(settings), **asked}, "segmentation")
         self.outcome = Outcome()
         self._done, self._slices = 0, dict[str, int]()
 
@@ -81,6 +81,9 @@ class SegmentationJob:
         except OSError as error:  # what cannot be read is an InputError: this is from writing, and stays so
             reason = error.strerror or error
             raise InputError(f"{self.output.out}: expected a folder that can be written, found {reason}") from error
+        finally:
+            for item in inputs:
+                item.release()
         return self.outcome
 
     def _open(self, item: Input) -> OpenedImage | None:
@@ -91,6 +94,7 @@ class SegmentationJob:
                 return None
             opened = self.model.open(item, self.settings)
             self.settings.region.ranges(opened.image.shape[1:], self.model.size, opened.what)
+            self._slices[item.name] = count_slices(item, self.settings.region)  # of a remote one: known by now
             return opened
         except InputError as error:
             self._fail(item, error)
@@ -115,25 +119,26 @@ class SegmentationJob:
                     self._finish([one])
         self._done = before  # by the headers' count from here on: what was tried twice counts once
         self._advance(sum(self._slices[item.name] for item, _ in batch))
+        for item, _ in batch:
+            item.release()
 
     def _has(self, item: Input) -> bool:
         """Whether this very input is done."""
-        folder = self.work.folder / item.name
-        if not folder.exists():
+        done = self.work.done(item.name)
+        if done is None:
             return False
-        done = folder / "done.json"
-        same = done.is_file() and schema.read_json(done, "a list of files").get("sources") == _sources(item)
         others = "those of another file, of an older one or of something else; remove them or take another --out"
-        expect(same, folder, f"the results of {item.what} as it is now", others)
+        same = done.get("sources") == _sources(item)
+        expect(same, self.work.place(item.name), f"the results of {item.what} as it is now", others)
         return True
 
     def _write(self, item: Input, result: Result) -> None:
         try:
-            with whole_folder(self.work.folder / item.name) as part:
+            with self.work.new(item.name) as part:
                 written = exports.write(result, part, self.output.write or (), self.output.representatives)
                 files = [str(path.relative_to(part)) for path in written]
                 done = {"name": item.name, "sources": _sources(item), "files": files}
-                write_text(part / "done.json", schema.dump(done))
+                write_text(part / DONE, schema.dump(done))
         except OSError:
             if not self._has(item):  # else another process has just written the same files
                 raise
@@ -141,8 +146,9 @@ class SegmentationJob:
         self.outcome.measurements[item.name] = result.measurements()
 
     def _fail(self, item: Input, error: InputError) -> None:
-        self.outcome.failed[item.name] = str(error)
-        self.report(str(error))
+        item.release()
+        self.outcome.failed[item.name] = item.translated(str(error))
+        self.report(self.outcome.failed[item.name])
 
     def _advance(self, slices: int) -> None:
         self._done += slices
@@ -153,7 +159,7 @@ def count_slices(item: Input, region: Region) -> int:
     """How many slices of an input will be segmented, from names and headers: for the time that is left."""
     first, depth = item.paths[0], None
     try:
-        if item.store is None and not item.error:
+        if item.store is None and not item.error and first.exists():  # a remote one is there only when its turn comes
             if kind_of(first) == "nifti" and len(shape := volumes.stored_shape(first)) > 2:
                 depth = volumes.shape_of(first, 4 if len(shape) > 3 and shape[3] > 1 else 3)[-3]
             elif len(item.paths) > 1 and kind_of(first) == "dicom":
@@ -167,4 +173,7 @@ def _sources(item: Input) -> list[dict[str, Any]]:
     """What an input was made of; a file of another length is another file."""
     if item.store is not None:
         return [{"path": item.store.address, "case": str(item.store.cases.case[item.index])}]
+    if item.copies is not None:
+        addresses = (item.copies.address_of(path) for path in item.paths)
+        return [{"path": path, "bytes": size} for path, size in zip(addresses, item.sizes, strict=True)]
     return [{"path": str(Path(path).resolve()), "bytes": path.stat().st_size} for path in item.paths]
