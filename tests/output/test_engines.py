@@ -4,23 +4,26 @@ import os
 import signal
 import sys
 import time
+from collections import Counter
 from dataclasses import dataclass, replace
+from multiprocessing import active_children
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from light_workers import LightTask
 from PIL import Image
 
 from berdiff.cli.main import main
 from berdiff.device import share_devices
 from berdiff.errors import InputError
-from berdiff.inference.inputs import find_inputs
+from berdiff.inference.inputs import Input, find_inputs
 from berdiff.inference.model import load
 from berdiff.inference.settings import SegmentSettings
 from berdiff.methods import folder
 from berdiff.methods.berdiff import BerDiff
-from berdiff.output.engines import WorkerTask, chunks, segment
+from berdiff.output.engines import WorkerTask, by_processes, chunks, segment
 from berdiff.output.kinds import OutputSettings
 from berdiff.output.segmentation import Outcome, SegmentationJob
 from fakes import make_spec
@@ -83,7 +86,7 @@ def run(
     return segment(job, task, find_inputs([pictures]), engine, workers=2)
 
 
-@pytest.fixture(params=["local", pytest.param("ray", marks=pytest.mark.slow)])
+@pytest.fixture(params=["local", "ray"])
 def engine(request, monkeypatch) -> str:
     if request.param == "ray":
         pytest.importorskip("ray")
@@ -92,6 +95,49 @@ def engine(request, monkeypatch) -> str:
     return request.param
 
 
+def light(tmp_path: Path, *names: str, fate: str = "", size: int = 1, count: int = 2) -> dict[str, str]:
+    """What by_processes reports of inputs of these names: name -> "" or the sentence."""
+    inputs = [Input(name, (Path(f"{name}.png"),)) for name in names]
+    chunks = [tuple(inputs[i : i + size]) for i in range(0, len(inputs), size)]
+    found: dict[str, str] = {}
+    for chunk, outcome in by_processes(LightTask(tmp_path, fate), chunks, count):
+        assert sorted([*outcome.done, *outcome.failed]) == sorted(item.name for item in chunk)
+        found |= dict.fromkeys(outcome.done, "") | outcome.failed
+    return found
+
+
+def attempts(tmp_path: Path) -> dict[str, int]:
+    return dict(Counter(path.name.split("-")[0] for path in tmp_path.iterdir()))
+
+
+def test_a_dead_worker_takes_nothing_with_it(tmp_path):
+    """Once is tried again and done; deadly kills twice, is reported, and its neighbours in the chunk are done."""
+    names = ["a", "once", "b", "deadly", "c", "d"]
+    found = light(tmp_path, *names, size=3)
+    assert sorted(found) == sorted(names)
+    sentence = "deadly.png: expected a worker to finish it, found 2 that died at it (out of memory?)"
+    assert {name: text for name, text in found.items() if text} == {"deadly": sentence}
+    assert attempts(tmp_path)["deadly"] == attempts(tmp_path)["once"] == 2
+    assert not active_children()
+
+
+def test_what_ends_the_command_ends_every_worker(tmp_path):
+    for name, error, sentence in (
+        ("refused", InputError, "^disk: expected room, found none$"),
+        ("broken", RuntimeError, "a mistake of ours"),
+    ):
+        with pytest.raises(error, match=sentence):
+            light(tmp_path, "a", name, "b", "c", count=1)
+    with pytest.raises(InputError, match=r"^--device: expected one, found none$"):
+        light(tmp_path, "a", "b", fate="refused")
+    with pytest.raises(
+        InputError, match=r"^--workers: expected workers that open the model, found that every one died"
+    ):
+        light(tmp_path, "a", "b", fate="stillborn")
+    assert not active_children()
+
+
+@pytest.mark.slow
 def test_the_same_bytes_as_one_process(engine, model, pictures, tmp_path, capsys):
     command = ["segment", str(model), str(pictures), *FAST, "--device", "cpu", "--out"]
     assert main([*command, str(tmp_path / "one")]) == 0
@@ -102,6 +148,7 @@ def test_the_same_bytes_as_one_process(engine, model, pictures, tmp_path, capsys
     assert run(model, pictures, tmp_path / "one", engine).skipped == [f"p{i}" for i in range(COUNT)]
 
 
+@pytest.mark.slow
 def test_what_a_dead_worker_was_at_is_tried_once_more(engine, model, pictures, tmp_path):
     outcome = run(model, pictures, tmp_path / "out", engine, kind=Dying, once=tmp_path / "once")
     assert (tmp_path / "once").exists()
@@ -110,6 +157,7 @@ def test_what_a_dead_worker_was_at_is_tried_once_more(engine, model, pictures, t
     assert len(tree(tmp_path / "out")) == 1 + COUNT * 18
 
 
+@pytest.mark.slow
 def test_an_input_that_kills_every_worker_is_reported_and_the_rest_goes_on(engine, model, pictures, tmp_path):
     started, sentences = time.monotonic(), []
     outcome = run(model, pictures, tmp_path / "out", engine, kind=Dying, sentences=sentences)
@@ -120,6 +168,7 @@ def test_an_input_that_kills_every_worker_is_reported_and_the_rest_goes_on(engin
     assert not list((tmp_path / "out").glob("p1*"))
 
 
+@pytest.mark.slow
 def test_one_bad_file_fails_alone_and_other_settings_are_refused(model, pictures, tmp_path, capsys):
     bad = tmp_path / "bad.png"
     bad.write_bytes(b"no picture")
@@ -133,28 +182,6 @@ def test_one_bad_file_fails_alone_and_other_settings_are_refused(model, pictures
     assert "found others (seed: there 0, now 1)" in capsys.readouterr().err
     assert main([*command[:-2], "--out", str(tmp_path / "out"), "--workers", "0"]) == 2
     assert "--workers: expected at least 1, found 0" in capsys.readouterr().err
-
-
-def test_workers_that_cannot_begin_end_the_command(model, pictures, tmp_path, monkeypatch):
-    """What is wrong is said once, by a sentence, though every worker finds it."""
-    with pytest.raises(InputError, match=r"^--device: expected auto or a device of this machine, found 'nothing'"):
-        run(model, pictures, tmp_path / "out", "local", kind=NoDevice)
-    with pytest.raises(InputError, match="--workers: expected workers that open the model, found that every one died"):
-        run(model, pictures, tmp_path / "out", "local", kind=Stillborn)
-    assert not (tmp_path / "out").exists()
-
-
-@dataclass(frozen=True)
-class NoDevice(WorkerTask):
-    def open(self, number: int) -> SegmentationJob:
-        return WorkerTask({**self.load, "device": "nothing"}, self.settings, self.output).open(number)
-
-
-@dataclass(frozen=True)
-class Stillborn(WorkerTask):
-    def open(self, number: int) -> SegmentationJob:
-        os.kill(os.getpid(), signal.SIGKILL)
-        raise AssertionError
 
 
 def test_inputs_go_out_as_many_as_the_network_takes_at_once(model, pictures, tmp_path):

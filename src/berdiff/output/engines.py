@@ -106,9 +106,7 @@ def ordered(outcome: "Outcome", order: dict[str, int]) -> "Outcome":
 
 def work_on(job: "SegmentationJob", chunk: Chunk) -> "Outcome":
     """In the worker: the outcome of these inputs alone."""
-    from berdiff.output.segmentation import Outcome
-
-    job.outcome = Outcome()
+    job.outcome = type(job.outcome)()
     return job.segment(chunk)
 
 
