@@ -31,7 +31,8 @@ def by_ray(task: WorkerTask, chunks: list[Chunk], count: int) -> Outcomes:
         context.enable_progress_bars = False
         context.max_errored_blocks = -1  # what is lost is missing at the end, and the rest goes on
         gpus = task.load["device"] in ("auto", "cuda") and ray.cluster_resources().get("GPU", 0) > 0
-        rows = ray.data.range(len(chunks), override_num_blocks=len(chunks)).map(
+        numbers = [{"id": number} for number in range(len(chunks))]
+        rows = ray.data.from_items(numbers, override_num_blocks=len(chunks)).map(
             _Actor,  # type: ignore[arg-type]
             fn_constructor_args=(task, chunks),
             # at most one at a time: a second one in the queue would die with the first
@@ -59,11 +60,17 @@ class _Actor:
     """One worker; Ray makes it, and makes it again where it died."""
 
     def __init__(self, task: WorkerTask, chunks: list[Chunk]) -> None:
-        self.job, self.chunks = task.open(0), chunks
+        self.chunks, self.refused = chunks, ""
+        try:
+            self.job = task.open(0)
+        except InputError as error:  # an actor that cannot be made would be made again and again
+            self.refused = str(error)
 
     def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
         number = int(row["id"])
         try:
+            if self.refused:
+                raise InputError(self.refused)
             kind, content = "done", json.dumps(asdict(work_on(self.job, self.chunks[number])))
         except InputError as error:
             kind, content = "refused", str(error)
