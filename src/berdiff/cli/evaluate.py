@@ -32,7 +32,7 @@ class ModelOnStore:
     settings: OmitArgPrefixes[EvaluationSettings] = field(default_factory=EvaluationSettings)
     precision: Precision = "fp32"
     """fp32, or bf16: faster where the processor has it, and masks differ by its rounding"""
-    compile: bool = False  # compile the network first: a minute or more, for many cases on a GPU
+    compile: bool = False  # compile the network first: half a minute or more, worth it for many cases
     json: bool = False  # print JSON instead of tables
 
     def open(self) -> "tuple[Model, Store]":

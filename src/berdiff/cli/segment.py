@@ -42,7 +42,7 @@ class Segment:
     device: str = "auto"  # auto, cpu, cuda, cuda:1, mps, ...
     precision: Precision = "fp32"
     """fp32, or bf16: faster where the processor has it, and masks differ by its rounding"""
-    compile: bool = False  # compile the network first: a minute or more, for many inputs on a GPU
+    compile: bool = False  # compile the network first: half a minute or more, worth it for many inputs
     engine: Literal["local", "ray"] = "local"
     """what runs the workers: processes of this machine, or a Ray cluster (RAY_ADDRESS, or one for the occasion)"""
     workers: int = 1  # how many share the inputs, each with a thread and a model of its own

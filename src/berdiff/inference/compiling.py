@@ -1,4 +1,4 @@
-"""torch.compile for the network of a model: worth its minute where many images follow, on a GPU above all."""
+"""torch.compile for the network of a model: worth its half minute where many images follow."""
 
 import os
 import shutil
