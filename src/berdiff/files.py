@@ -94,16 +94,25 @@ def lock(path: Path, shared: bool = False, wait: bool = True) -> IO[str] | None:
         except BlockingIOError:
             file.close()
             return None
-        if path.exists() and os.path.samestat(path.stat(), os.fstat(file.fileno())):
+        if is_lock_of(file, path):
             return file
         file.close()
 
 
+def is_lock_of(file: IO[str], path: Path) -> bool:
+    """Whether the lock file is still the one that others would open."""
+    return path.exists() and os.path.samestat(path.stat(), os.fstat(file.fileno()))
+
+
 def only_holder(file: IO[str]) -> bool:
-    """Whether no other process holds the shared lock; it is exclusive from then on."""
+    """Whether no other process holds the shared lock; it is exclusive from then on.
+
+    Where another does, the lock is shared again: the system gives the old lock up even where it denies the new one.
+    """
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
+        fcntl.flock(file, fcntl.LOCK_SH)
         return False
     return True
 

@@ -10,7 +10,7 @@ from typing import IO, Any
 
 from berdiff import schema
 from berdiff.errors import InputError
-from berdiff.files import lock, only_holder, remove_leftovers, share, write_text
+from berdiff.files import is_lock_of, lock, only_holder, remove_leftovers, share, write_text
 
 SETTINGS, LOCK = "settings.json", ".lock"
 
@@ -40,12 +40,8 @@ class WorkFolder(AbstractContextManager["WorkFolder"]):
             return
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            self._lock = lock(self.folder / LOCK, shared=True)
-            assert self._lock is not None  # it waits until it has it
-            if only_holder(self._lock):
-                remove_leftovers(self.folder)
-                share(self._lock)
-            else:  # somebody is at work on a first result
+            alone = self._take_lock()
+            if not alone:  # somebody is at work on a first result
                 self._refuse_other_settings()
             if self._old() != self.settings:
                 write_text(self.folder / SETTINGS, schema.dump(self.settings))
@@ -53,6 +49,20 @@ class WorkFolder(AbstractContextManager["WorkFolder"]):
             raise InputError(
                 f"{self.folder}: expected a folder that can be written, found {error.strerror or error}"
             ) from error
+
+    def _take_lock(self) -> bool:
+        """Whether nobody else has it; leftovers are removed then."""
+        while True:
+            held = lock(self.folder / LOCK, shared=True)
+            assert held is not None  # it waits until it has it
+            alone = only_holder(held)
+            if alone:
+                remove_leftovers(self.folder)
+                share(held)
+            if alone or is_lock_of(held, self.folder / LOCK):
+                self._lock = held
+                return alone
+            held.close()  # the last of the others has removed it meanwhile
 
     def close(self) -> None:
         if self._lock is not None:
@@ -66,19 +76,29 @@ class WorkFolder(AbstractContextManager["WorkFolder"]):
         self.close()
 
     def _refuse_other_settings(self) -> None:
-        old = self._old() or self.settings
-        names = [name for name in {**old, **self.settings} if old.get(name) != self.settings.get(name)]
-        if names:
+        try:
+            refuse_other_settings(self.folder, self.what, self._old(), self.settings)
+        except InputError:
             self.close()
-            changed = "; ".join(f"{name}: there {old.get(name)!r}, now {self.settings.get(name)!r}" for name in names)
-            raise InputError(
-                f"{self.folder}: expected the settings this {self.what} was begun with, found others ({changed})"
-            )
+            raise
 
     def _old(self) -> dict[str, Any] | None:
         """The settings in the folder; None where there are none, or the file is somebody else's."""
         try:
-            old = schema.read_json(self.folder / SETTINGS, f"the settings of the {self.what}")
+            return own_settings(schema.read_json(self.folder / SETTINGS, f"the settings of the {self.what}"), self.what)
         except InputError:
             return None
-        return old if isinstance(old, dict) and old.get("job") == self.what else None
+
+
+def own_settings(found: Any, what: str) -> dict[str, Any] | None:
+    """What was found as settings, if it is that of such a job."""
+    return found if isinstance(found, dict) and found.get("job") == what else None
+
+
+def refuse_other_settings(where: object, what: str, old: dict[str, Any] | None, new: dict[str, Any]) -> None:
+    """InputError that shows the difference, where there is one."""
+    old = old or new
+    names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
+    if names:
+        changed = "; ".join(f"{name}: there {old.get(name)!r}, now {new.get(name)!r}" for name in names)
+        raise InputError(f"{where}: expected the settings this {what} was begun with, found others ({changed})")

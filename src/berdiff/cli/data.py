@@ -14,7 +14,7 @@ from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
 from berdiff.display import progress
 from berdiff.errors import InputError
 
-ADDRESS = "A folder or any fsspec address"
+ADDRESS = "A folder or the address of an object store, such as s3://bucket/store"
 Address = Annotated[Positional[str | None], arg(metavar="[STORE]", help=f"{ADDRESS}; without it, the embedded store.")]
 Json = Annotated[bool, arg(help="Print the result as JSON.")]
 
@@ -46,7 +46,7 @@ def prepare(argv: list[str]) -> None:
     split = {option: getattr(asked, option) for option in ("seed", "val", "test", "resplit")}
     with progress(f"preparing {asked.out}") as step:
         manifest = write(name, getattr(asked, "path", None), asked.out, asked.source, **split, progress=step)
-    _print(str(asked.out), manifest, asked.json)
+    _print(asked.out, manifest, asked.json)
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,8 @@ class _Path:
 class Prepare:
     """Bring a data set into a prepared store: berdiff data prepare SOURCE PATH OUT."""
 
-    out: Annotated[Positional[Path], arg(metavar="OUT")]
-    """The store to write; it must not exist yet."""
+    out: Annotated[Positional[str], arg(metavar="OUT")]
+    """The store to write, a folder or an address such as s3://bucket/store; it must not exist yet."""
     seed: int = 0
     """Of the split by patient."""
     val: float = 0.1

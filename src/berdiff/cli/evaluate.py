@@ -11,8 +11,10 @@ from tyro.conf import OmitArgPrefixes, Positional
 
 from berdiff.display import progress
 from berdiff.evaluation.settings import EvaluationSettings
+from berdiff.inference.settings import Precision
 from berdiff.memory import keep_freed_memory
 from berdiff.methods.sampling import SamplerOptions, choose_sampler
+from berdiff.remote import typed_only
 
 if TYPE_CHECKING:
     from berdiff.data.store import Store
@@ -28,6 +30,9 @@ class ModelOnStore:
     out: Path  # folder for the results
     data: str | None = None  # prepared store; default: what the model's run was trained on, else the embedded one
     settings: OmitArgPrefixes[EvaluationSettings] = field(default_factory=EvaluationSettings)
+    precision: Precision = "fp32"
+    """fp32, or bf16: faster where the processor has it, and masks differ by its rounding"""
+    compile: bool = False  # compile the network first: half a minute or more, worth it for many cases
     json: bool = False  # print JSON instead of tables
 
     def open(self) -> "tuple[Model, Store]":
@@ -35,9 +40,10 @@ class ModelOnStore:
         from berdiff.inference.model import load
 
         keep_freed_memory()
-        model = load(self.model, self.settings.device)
+        model = load(self.model, self.settings.device, precision=self.precision, compile=self.compile)
         print(f"device: {model.device}", file=sys.stderr)
-        return model, open_store(model.store if self.data is None else self.data)
+        of_run = typed_only(model.store, f"the run of {self.model}", "--data") if self.data is None else self.data
+        return model, open_store(of_run)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,14 +4,15 @@ import sys
 from dataclasses import dataclass, field
 from functools import partial
 from json import dumps
-from typing import TYPE_CHECKING, Annotated, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
 
 from berdiff.display import progress
 from berdiff.errors import InputError
-from berdiff.inference.settings import FindingOptions, SegmentSettings
+from berdiff.inference.settings import FindingOptions, Precision, SegmentSettings
 from berdiff.memory import keep_freed_memory
 from berdiff.output.kinds import OutputSettings
 
@@ -43,18 +44,30 @@ class Segment:
     part: Annotated[str | None, arg(metavar="I/N")] = None
     """take the I-th of N parts of the inputs, every N-th in the order of their names: for an array of jobs"""
     device: str = "auto"  # auto, cpu, cuda, cuda:1, mps, ...
+    precision: Precision = "fp32"
+    """fp32, or bf16: faster where the processor has it, and masks differ by its rounding"""
+    compile: bool = False  # compile the network first: half a minute or more, worth it for many inputs
+    engine: Literal["local", "ray"] = "local"
+    """what runs the workers: processes of this machine, or a Ray cluster (RAY_ADDRESS, or one for the occasion)"""
+    workers: int = 1  # how many share the inputs, each with a thread and a model of its own
     json: bool = False  # print the outcome as JSON
 
     def run(self) -> None:
         from berdiff.inference.findings import open_findings
         from berdiff.inference.inputs import find_inputs, parse_part, take_part
         from berdiff.inference.model import load
+        from berdiff.output.engines import WorkerTask, segment
         from berdiff.output.segmentation import SegmentationJob
 
         part = parse_part(self.part or "1/1")
         findings = open_findings(self.findings, self.settings.region)
+        if self.workers < 1:
+            raise InputError(f"--workers: expected at least 1, found {self.workers}")
         keep_freed_memory()
-        model = load(self.model, self.device, self.size)
+        alone = self.engine == "local" and self.workers == 1
+        how: dict[str, Any] = {"size": self.size, "precision": self.precision, "compile": self.compile}
+        # of several workers each opens the model for itself, and this one only answers questions
+        model = load(self.model, self.device if alone else "cpu", **how)
         inputs = find_inputs(self.inputs, model.input_spec.channels, self.split, self.limit, self.settings.seed)
         if findings is not None:
             found = findings.choose(inputs, every=self.limit is None)
@@ -67,12 +80,18 @@ class Segment:
             # the sentence of an only input is the command's own
             report = partial(print, file=sys.stderr, flush=True) if several else lambda sentence: None
             job = SegmentationJob(model, self.settings, self.output, update, report, findings)
-            print(f"device: {model.device}", file=sys.stderr, flush=True)
-            outcome = job.segment(inputs)
+            print(f"device: {model.device if alone else self.device}", file=sys.stderr, flush=True)
+            if alone:
+                outcome = job.segment(inputs)
+            else:
+                task = WorkerTask(
+                    {"path_or_name": self.model, "device": self.device, **how}, self.settings, self.output, findings
+                )
+                outcome = segment(job, task, inputs, self.engine, self.workers)
         if self.json:
             print(dumps({"out": str(self.output.out), **vars(outcome)}, indent=2))
         else:
-            cohort = self.output.out / "cohort.html"
+            cohort = Path(self.output.out) / "cohort.html"
             _print(outcome, f"results in {self.output.out}" + (f", all in {cohort}" if cohort.is_file() else ""))
         if outcome.failed:
             sentence = next(iter(outcome.failed.values()))

@@ -28,6 +28,7 @@ from berdiff.data.split import check_own_split, split_patients
 from berdiff.data.table import CaseRow
 from berdiff.errors import InputError
 from berdiff.files import lock, whole_folder
+from berdiff.remote import new_folder, place
 from berdiff.schema import check
 
 SHARD = 256  # cases in one file: 54 files per array for all of LIDC, and 16 MB of masks in memory while it is written
@@ -36,7 +37,7 @@ SHARD = 256  # cases in one file: 54 files per array for all of LIDC, and 16 MB 
 def prepare(
     source: str,
     path: Path | None,
-    out: Path,
+    out: Path | str,
     options: Any = None,
     *,
     seed: int = 0,
@@ -45,13 +46,18 @@ def prepare(
     resplit: bool = False,
     progress: Progress = lambda done, total: None,
 ) -> Manifest:
-    """Read `path` as the layout `source` and write the store `out`, which must not exist yet.
+    """Read `path` as the layout `source` and write the store `out`, a folder or an address, which must not exist yet.
 
     A split the source brings is kept, unless `resplit`; otherwise patients are split by `seed`, `val` and `test`.
     """
     module = find_source(source)
     options = check(options or module.Options(), module.Options, lambda option: f"--{option.replace('_', '-')}")
     split_patients([], seed, val, test)  # refuse bad fractions before the work, not after it
+    out = place(out)
+    if isinstance(out, str):
+        how = {"seed": seed, "val": val, "test": test, "resplit": resplit, "progress": progress}
+        with new_folder(out, last=manifests.NAME) as folder:
+            return prepare(source, path, folder, options, **how)
     with one_writer(out):
         expect(not out.exists(), out, "a new store", "something there already; remove it first")
         reading: Reading = module.read(path, options)

@@ -34,6 +34,7 @@ class Geometry:
     affine: np.ndarray | None = None  # (4, 4), NIfTI volumes: stored voxel -> mm, exactly as in the file
     header: Any = None  # NIfTI: the nibabel header, for units, codes and descriptions
     back: np.ndarray | None = None  # volumes: nibabel's orientation (column, row, slice) -> the stored (X, Y, Z)
+    addresses: tuple[str, ...] = ()  # of the files, where they are at an address and `paths` are copies
 
     def to_stored(self, array: np.ndarray) -> np.ndarray:
         """(..., Z, H, W) or (..., H, W) -> the same leading axes, then the source's own grid (`shape`)."""

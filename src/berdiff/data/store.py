@@ -1,4 +1,4 @@
-"""The prepared store: a Zarr group of images and masks, a case table, and a manifest; read from any fsspec address.
+"""The prepared store: a Zarr group of images and masks, a case table, and a manifest; in a folder or an object store.
 
 images/      (N, C, H, W)      uint8 or float32, one case per chunk, `shard` cases per file
 masks/       (N, R, K, H, W)   uint8 of 0 and 1; raters beyond a case's own count are zero
@@ -10,7 +10,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-import fsspec
 import numpy as np
 
 from berdiff.data import manifest as manifests
@@ -21,6 +20,7 @@ from berdiff.data.manifest import Manifest
 from berdiff.data.shards import ShardedArray
 from berdiff.data.table import CaseTable
 from berdiff.errors import InputError
+from berdiff.remote import filesystem, speaking
 
 
 class Store:
@@ -64,8 +64,9 @@ class Store:
         indices = np.asarray(indices, dtype=np.int64).reshape(-1)
         if ((indices < 0) | (indices >= len(self))).any():
             raise IndexError(f"a case outside 0..{len(self) - 1}")
-        images, masks = self._arrays()
-        return images.read(indices), masks.read(indices)
+        with speaking(self.address, "a prepared store"):
+            images, masks = self._arrays()
+            return images.read(indices), masks.read(indices)
 
     def _arrays(self) -> tuple[ShardedArray, ShardedArray]:
         """Opened once per process: file handles and network sessions do not survive a fork."""
@@ -86,19 +87,10 @@ def as_unit(images: np.ndarray) -> np.ndarray:
     return images.astype(np.float32) / np.float32(255) if images.dtype == np.uint8 else images
 
 
-def filesystem(address: str) -> tuple[Any, str]:
-    """The file system of an address and the path on it. Never a shared instance: see `Store._arrays`."""
-    try:
-        return fsspec.core.url_to_fs(address, skip_instance_cache=True)
-    except (ValueError, ImportError) as error:
-        raise InputError(f"{address}: expected a folder or an address that fsspec knows ({error})") from error
-
-
 def _text(fs: Any, root: str, name: str, address: str) -> str:
     try:
-        return fs.cat_file(f"{root}/{name}").decode("utf-8")
-    except OSError as error:
-        raise InputError(f"{address}: expected a prepared store, found no readable {name} in it") from error
+        with speaking(address, "a prepared store", missing=f"no readable {name} in it"):
+            return fs.cat_file(f"{root}/{name}").decode("utf-8")
     except UnicodeDecodeError as error:
         raise InputError(f"{address}/{name}: expected UTF-8 text, found other bytes") from error
 

@@ -12,14 +12,16 @@ from berdiff.data.case import SPLITS, Progress
 from berdiff.data.kinds import RULES, breach
 from berdiff.data.shards import shard_path
 from berdiff.data.split import leak
-from berdiff.data.store import Store, filesystem
+from berdiff.data.store import Store
 from berdiff.errors import InputError
+from berdiff.remote import filesystem, speaking
 
 
 def verify(address: str | Path, progress: Progress = lambda done, total: None) -> list[str]:
     """The faults of a store, one sentence each; none means that it is whole. What cannot be opened raises."""
     store = Store.open(address)
-    faults = [*_file_faults(store), *_table_faults(store)]
+    with speaking(address, "a prepared store"):
+        faults = [*_file_faults(store), *_table_faults(store)]
     return faults or list(_value_faults(store, progress))  # values behind a wrong checksum or count add nothing new
 
 

@@ -96,7 +96,7 @@ def identity(model: Model, store: Store, settings: EvaluationSettings) -> dict[s
     asked = schema.plain(settings)
     if settings.by == "slice":  # as before there were volumes
         asked = {name: value for name, value in asked.items() if name not in ("by", *OF_VOLUMES)}
-    return {"model": model.name, **hashes, **asked}
+    return {"model": model.name, **hashes, **asked, **model.rounding()}
 
 
 def _one_batch(

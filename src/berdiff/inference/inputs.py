@@ -6,7 +6,8 @@ folder or the fixed part of the glob that was given: so it depends on that argum
 
 import glob
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from itertools import groupby, takewhile
 from pathlib import Path, PurePosixPath
 
@@ -17,7 +18,9 @@ from berdiff.data.reading import kind_of, stem
 from berdiff.data.store import Store, open_store
 from berdiff.data.subset import choose_cases
 from berdiff.errors import InputError
+from berdiff.inference.copies import Copies, new_folder
 from berdiff.inference.region import Region
+from berdiff.remote import is_remote
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,13 +32,27 @@ class Input:
     store: Store | None = None
     index: int = -1  # in the store
     error: str = ""  # what is known to be wrong with it already; it is reported when its turn comes
+    copies: Copies | None = None  # where the files come from that `paths` are copies of, between `fetch` and `release`
+    sizes: tuple[int, ...] = ()  # of such files, in bytes
 
     @property
     def what(self) -> str:
         """As it is called in a message."""
         if self.store is not None:
-            return f"{self.paths[0]}, case {self.name}"
-        return str(self.paths[0] if len(self.paths) == 1 else self.paths[0].parent)
+            return f"{self.store.address}, case {self.name}"
+        return self.translated(str(self.paths[0] if len(self.paths) == 1 else self.paths[0].parent))
+
+    def translated(self, sentence: str) -> str:
+        """The same with addresses in place of their copies."""
+        return sentence if self.copies is None else self.copies.translated(sentence)
+
+    def fetch(self) -> None:
+        if self.copies is not None:
+            self.copies.fetch(self.paths)
+
+    def release(self) -> None:
+        if self.copies is not None:
+            self.copies.release(self.paths)
 
 
 @dataclass(frozen=True)
@@ -43,6 +60,8 @@ class _File:
     path: Path
     root: Path  # names are counted from here
     listed: bool  # found in a folder, where files that are no images are left alone
+    copies: Copies | None = None
+    size: int = 0  # in bytes, of a file that will be a copy
 
     def name(self, stem_of_case: str | None = None) -> str:
         short = stem(self.path) if stem_of_case is None else stem_of_case
@@ -62,12 +81,14 @@ def find_inputs(
     expect(limit is None or limit >= 1, "--limit", "at least 1", limit)
     inputs: list[Input] = []
     files: dict[Path, _File] = {}  # each once, though several arguments may mean it
+    folder = new_folder()
     for argument in map(str, given):
-        if "://" in argument or (Path(argument) / manifest.NAME).is_file():
+        copies = Copies(argument, folder) if is_remote(argument) else None
+        if copies.is_store() if copies is not None else (Path(argument) / manifest.NAME).is_file():
             store = open_store(argument)
             cases = (case_input(store, int(i)) for i in choose_cases(store, split, limit, seed))
             inputs += [Input(_safe(case.name), case.paths, store, case.index) for case in cases]
-        elif found := _expand(argument):
+        elif found := _expand(argument) if copies is None else _expand_remote(copies):
             for file in found:
                 files.setdefault(file.path.resolve(), file)
         else:
@@ -98,7 +119,7 @@ def count_slices(item: Input, region: Region) -> int:
     """How many slices of an input will be segmented, from names and headers: for the time that is left."""
     first, depth = item.paths[0], None
     try:
-        if item.store is None and not item.error:
+        if item.store is None and not item.error and first.exists():  # a remote one is there only when its turn comes
             if kind_of(first) == "nifti" and len(shape := volumes.stored_shape(first)) > 2:
                 depth = volumes.shape_of(first, 4 if len(shape) > 3 and shape[3] > 1 else 3)[-3]
             elif len(item.paths) > 1 and kind_of(first) == "dicom":
@@ -128,24 +149,41 @@ def _expand(argument: str) -> list[_File]:
     return found
 
 
+def _expand_remote(copies: Copies) -> list[_File]:
+    root, found = copies.find()
+    return [_File(one.path, root, one.listed, copies, one.size) for one in found]
+
+
 def _grouped(files: list[_File], channels: Sequence[str]) -> list[Input]:
     """Files to inputs: DICOM slices by folder and series, sequences by their common name, the rest one by one."""
     inputs: list[Input] = []
-    for _, in_folder in groupby(files, key=lambda file: file.path.parent):
-        slices, single = list[_File](), list[_File]()
-        for file in in_folder:
-            kind = kind_of(file.path)
-            if kind is not None:
-                (slices if kind == "dicom" and file.listed else single).append(file)
-            elif not file.listed:
-                expected = "a picture (PNG, JPG, TIFF), NIfTI, DICOM or .npy file, found another kind of file"
-                inputs.append(Input(file.name(), (file.path,), error=f"{file.path}: expected {expected}"))
-        inputs += _series(slices) if slices else []
-        if len(channels) > 1:
-            sequences, single = _sequences(single, channels)
-            inputs += sequences
-        inputs += [Input(file.name(), (file.path,)) for file in single]
+    for _, group in groupby(files, key=lambda file: file.path.parent):
+        in_folder = list(group)
+        copies = in_folder[0].copies
+        with copies.headers([file.path for file in in_folder]) if copies is not None else nullcontext():
+            found = _in_one_folder(in_folder, channels)
+        sizes = {file.path: file.size for file in in_folder}
+        if copies is not None:
+            found = [replace(one, copies=copies, sizes=tuple(sizes[path] for path in one.paths)) for one in found]
+        inputs += found
     return inputs
+
+
+def _in_one_folder(files: list[_File], channels: Sequence[str]) -> list[Input]:
+    inputs: list[Input] = []
+    slices, single = list[_File](), list[_File]()
+    for file in files:
+        kind = kind_of(file.path)
+        if kind is not None:
+            (slices if kind == "dicom" and file.listed else single).append(file)
+        elif not file.listed:
+            expected = "a picture (PNG, JPG, TIFF), NIfTI, DICOM or .npy file, found another kind of file"
+            inputs.append(Input(file.name(), (file.path,), error=f"{file.path}: expected {expected}"))
+    inputs += _series(slices) if slices else []
+    if len(channels) > 1:
+        sequences, single = _sequences(single, channels)
+        inputs += sequences
+    return inputs + [Input(file.name(), (file.path,)) for file in single]
 
 
 def _series(slices: list[_File]) -> list[Input]:

@@ -12,15 +12,16 @@ from berdiff import schema
 from berdiff.data.describe import expect
 from berdiff.data.input_spec import InputSpec
 from berdiff.data.store import Store
-from berdiff.device import choose_device
+from berdiff.device import choose_device, choose_precision
 from berdiff.diffusion.sampler import Sampler
 from berdiff.diffusion.sampling import Callback
+from berdiff.inference.compiling import compile_network
 from berdiff.inference.inputs import Input, case_input, find_inputs
 from berdiff.inference.opening import OpenedImage, ReadInput, open_array, open_input, read_input
 from berdiff.inference.region import Region
 from berdiff.inference.result import Result
 from berdiff.inference.sets import choose_set, set_rng
-from berdiff.inference.settings import COHERENCE, SegmentSettings, SetRule, option
+from berdiff.inference.settings import COHERENCE, Precision, SegmentSettings, SetRule, option
 from berdiff.inference.slices import Advance, sample_images
 from berdiff.methods import folder
 from berdiff.methods.base import Segmenter
@@ -170,10 +171,18 @@ class Model:
             progress(len(results), len(indices))
         return results
 
+    def rounding(self) -> dict[str, Any]:
+        """What else the bits of the masks depend on, where it is not as usual."""
+        of = self.segmenter
+        return ({"precision": of.precision} if of.precision != "fp32" else {}) | (
+            {"compile": True} if of.compiled else {}
+        )
+
     def identity(self, settings: SegmentSettings) -> dict[str, Any]:
         """Everything that the masks depend on but the image, in plain JSON types."""
         named = {"model": self.name, "weights_sha256": self.segmenter.weights_sha256, "size": self.size}
         values = {**named, **asdict(settings), "sampler": self.check(settings)}
+        values |= self.rounding()
         del values["batch_size"]
         if settings.set == "independent":  # no pool: another one changes nothing
             del values["set"], values["pool"]
@@ -182,14 +191,24 @@ class Model:
         return schema.plain(values)
 
 
-def load(path_or_name: str | Path, device: str = "auto", size: tuple[int, int] | None = None) -> Model:
+def load(
+    path_or_name: str | Path,
+    device: str = "auto",
+    size: tuple[int, int] | None = None,
+    precision: Precision = "fp32",
+    compile: bool = False,
+) -> Model:
     """A model by its folder, the folder of its run, or the name of bundled weights.
 
-    `size` (H, W) is what the network sees at once; without it, what the weights were trained at.
+    `size` (H, W) is what the network sees at once; without it, what the weights were trained at. `precision` and
+    `compile` may make it faster, by the machine, and change masks by rounding.
     """
     device = choose_device(device)
     path = folder.resolve(path_or_name)
     segmenter = folder.load(path, device)
+    segmenter.precision = choose_precision(device, precision)
+    if compile:
+        compile_network(segmenter, device)
     spec, stride = segmenter.input_spec, segmenter.stride
     size = size or spec.size
     fits = min(size) > 0 and not any(side % stride for side in size)

@@ -16,6 +16,7 @@ from berdiff.errors import InputError
 from berdiff.inference.inputs import Input
 from berdiff.inference.region import Region
 from berdiff.inference.settings import SegmentSettings
+from berdiff.remote import is_remote
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +106,11 @@ def read_input(item: Input, spec: InputSpec, settings: SegmentSettings) -> ReadI
     store, channels = item.store, spec.channels
     trained = f"{len(channels)} channel(s) ({', '.join(channels)}), as the model was trained with"
     if store is None:
+        item.fetch()
         file = read_image_files(item.paths, len(channels))
+        if item.copies is not None:
+            addresses = tuple(item.translated(str(path)) for path in file.geometry.paths)
+            file = replace(file, geometry=replace(file.geometry, addresses=addresses))
         expect(len(file.values) == len(channels), item.what, trained, len(file.values))
         return _read(item.name, file, spec, settings, item.what)
     expect(len(store.channels) == len(channels), store.address, trained, len(store.channels))
@@ -113,6 +118,8 @@ def read_input(item: Input, spec: InputSpec, settings: SegmentSettings) -> ReadI
     row, column = store.cases.spacing[item.index]
     raters = masks[0, : int(store.cases.raters[item.index])]
     geometry = Geometry("store", item.paths, image.shape[2:])
+    if is_remote(store.address):
+        geometry = replace(geometry, addresses=(store.address,))
     case = OpenedImage(item.name, image[0], (float(row), float(column)), geometry, raters, store.notes, item.what)
     return ReadInput(item.name, item.what, spec.intensity, False, case=case)
 

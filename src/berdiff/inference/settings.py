@@ -13,6 +13,7 @@ from berdiff.inference.region import Region
 from berdiff.methods.sampling import SamplerOptions
 
 SetRule = Literal["independent", "systematic", "representative"]
+Precision = Literal["fp32", "bf16"]
 
 
 COHERENCE = 160.0  # mm, chosen on readers of LIDC-IDRI (docs/results/volumes.md)

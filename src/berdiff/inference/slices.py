@@ -51,7 +51,7 @@ def sample_images(
         for one in _slices(image, masks, size, settings):
             by_shape.setdefault(one.pixels.shape[-2:], []).append(one)
     for shape, alike in by_shape.items():
-        fitting = segmenter if shape == size else segmenter.tiled(size, settings.overlap)
+        tile = None if shape == size else (size, settings.overlap)
         before: list[Along] | None = None
         for first in range(0, len(alike), settings.batch_size):
             batch = alike[first : first + settings.batch_size]
@@ -62,7 +62,9 @@ def sample_images(
                 before = follow(own, None if one.rho is None else before, one.rho or 0.0, one.followed)
                 generators += before
             try:
-                samples = fitting.sample(pixels, P, generators, sampler, callback).cpu().numpy()
+                samples = segmenter.sample(pixels, P, generators, sampler, callback, tile).cpu().numpy()
+            except InputError:  # a method that cannot join tiles
+                raise
             except ValueError as error:  # how a method reports what does not fit: channels, size, steps
                 raise InputError(f"the model cannot sample these images: {error}") from error
             for one, masks in zip(batch, samples, strict=True):

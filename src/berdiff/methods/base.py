@@ -46,6 +46,8 @@ class Segmenter(nn.Module, ABC):
     raters: Literal["one", "all"] = "one"  # which masks of an image `loss` gets: a random rater's, or everyone's
     average_buffers: ClassVar[bool] = False  # whether the EMA averages buffers too, such as BatchNorm's statistics
     masks_per_pass: int = 16  # no more go through the network at once, which bounds the memory of `sample`
+    precision: Literal["fp32", "bf16"] = "fp32"  # in which `sample` runs the network; draws are in float32 always
+    compiled: bool = False  # whether the network is run by torch.compile, which rounds otherwise
 
     def __init__(self, config: MethodConfig, input_spec: InputSpec, stride: int) -> None:
         """`stride`: height and width must be multiples of it."""
@@ -86,6 +88,20 @@ class Segmenter(nn.Module, ABC):
         With B * n generators, one per sample, a sample does not depend on the batch it is drawn in. Convolutions round
         differently for different batch sizes, so every pass then has the same shape: the last one is filled up.
         """
+        if self.precision != "fp32":
+            with torch.autocast(image.device.type, torch.bfloat16):
+                return self._sample_all(image, n, generators, sampler, callback, tile)
+        return self._sample_all(image, n, generators, sampler, callback, tile)
+
+    def _sample_all(
+        self,
+        image: Tensor,
+        n: int,
+        generators: Generators,
+        sampler: Sampler | None,
+        callback: Callback | None,
+        tile: tuple[tuple[int, int], float] | None,
+    ) -> Tensor:
         if tile is not None:
             return self.tiled(*tile).sample(image, n, generators, sampler, callback)
         own = _own_generators(image, n, generators)

@@ -20,6 +20,7 @@ else:
         [(name, Annotated[kind | None, doc], None) for name, (kind, doc) in _HINTS.items()],
         frozen=True,
     )
+    SamplerOptions.__module__ = __name__  # so that it can be sent to other processes
     SamplerOptions.__doc__ = "How masks are sampled; what is not given is the model's own."
 
 

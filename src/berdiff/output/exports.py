@@ -118,10 +118,11 @@ def _array_files(kind: str, result: Result, chosen: Representatives, nifti: bool
 
 def facts(result: Result, chosen: Representatives) -> dict[str, Any]:
     """What result.json holds: an unknown spacing is null."""
+    geometry = result.geometry
     return {
         "berdiff": __version__,
         "name": result.name,
-        "source": {"kind": result.geometry.kind, "files": [str(path) for path in result.geometry.paths]},
+        "source": {"kind": geometry.kind, "files": geometry.addresses or [str(path) for path in geometry.paths]},
         "settings": dict(result.settings),
         "targets": result.targets,
         "kind": result.kind,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 from annotated_types import Ge
 
+from berdiff.remote import is_remote
 from berdiff.schema import Settings
 
 # name on the command line -> what is written. Arrays are PNG for a 2D image and NIfTI for a volume.
@@ -39,13 +40,21 @@ else:
     Kind = tyro.extras.literal_type_from_choices(KINDS)
 _LIST = "; ".join(f"{kind}: {words}" for kind, words in KINDS.items())
 _HELP = f"what to write: {_LIST}. Default: by the kind of input"
+_OUT = tyro.constructors.PrimitiveConstructorSpec(  # not Path: it would take s3://bucket for s3:/bucket
+    nargs=1,
+    metavar="DIR",
+    instance_from_str=lambda texts: texts[0] if is_remote(texts[0]) else Path(texts[0]),
+    is_instance=lambda value: isinstance(value, Path | str),
+    str_from_instance=lambda value: [str(value)],
+)
 
 
 @dataclass(frozen=True)
 class OutputSettings(Settings):
     """What is written, and where to."""
 
-    out: Path  # folder for the results, in which every input gets a folder of its own
+    out: Annotated[Path | str, _OUT]
+    """folder for the results, in which every input gets a folder of its own; or an address such as s3://bucket/results"""
     write: Annotated[tuple[Kind, ...] | None, tyro.conf.arg(metavar="KIND ...", help=_HELP)] = None
     representatives: Annotated[int, Ge(1)] = 3
     """number of representative masks, each with the share of all samples that are nearest to it"""

@@ -18,11 +18,12 @@ from berdiff.inference.finding import Finding
 from berdiff.inference.inputs import Input
 from berdiff.inference.result import Result
 from berdiff.output.captions import notes
+from berdiff.output.destination import DONE, Destination
 from berdiff.output.overlay import outlined
 from berdiff.output.tiles import contours_tile, masks_tile, picture_bytes
 from berdiff.output.views import clearest_channel, close_up
 
-DONE, THUMBNAIL, CROP = "done.json", "thumbnail.png", "crop.npz"
+THUMBNAIL, CROP = "thumbnail.png", "crop.npz"
 SIDE = 160  # pixels of a thumbnail, at most
 
 
@@ -30,6 +31,9 @@ def sources_of(item: Input) -> list[dict[str, Any]]:
     """What an input was made of; a file of another length is another file."""
     if item.store is not None:
         return [{"path": item.store.address, "case": str(item.store.cases.case[item.index])}]
+    if item.copies is not None:
+        addresses = (item.copies.address_of(path) for path in item.paths)
+        return [{"path": path, "bytes": size} for path, size in zip(addresses, item.sizes, strict=True)]
     return [{"path": str(path.resolve()), "bytes": path.stat().st_size} for path in item.paths]
 
 
@@ -46,15 +50,14 @@ class Record:
         """Of its folder."""
         return self.case if self.finding is None else f"{self.case}/{self.finding.name}"
 
-    def is_in(self, out: Path, what: str) -> bool:
-        """Whether the result of this very input, `what`, or finding, is in its folder; another one there is refused."""
-        folder = out / self.name
-        if not folder.exists():
+    def is_in(self, out: Destination, what: str) -> bool:
+        """Whether the result of this very input, `what`, or finding, is there; another one in its place is refused."""
+        done = out.done(self.name)
+        if done is None:
             return False
-        done = schema.read_json(folder / DONE, "a list of files") if (folder / DONE).is_file() else {}
         same = done.get("sources") == self.sources and done.get("finding") == self._about
         others = "those of another file or place, or of something else; remove them or take another --out"
-        expect(same, folder, f"the results of {what} as it is now", others)
+        expect(same, out.place(self.name), f"the results of {what} as it is now", others)
         return True
 
     def write(self, result: Result, folder: Path, written: Sequence[Path]) -> None:

@@ -13,11 +13,12 @@ import hashlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from berdiff import schema
+from berdiff.data.describe import expect
 from berdiff.errors import InputError
-from berdiff.files import whole_folder
 from berdiff.inference.finding import Finding, FindingSource
 from berdiff.inference.findings import EXTENT
 from berdiff.inference.inputs import Input, count_slices
@@ -31,9 +32,9 @@ from berdiff.output.anonymous import input_name
 from berdiff.output.case_files import findings_done, write_case
 from berdiff.output.claims import Claim, Claims
 from berdiff.output.cohort import write_cohort
+from berdiff.output.destination import open_destination
 from berdiff.output.kinds import OutputSettings
 from berdiff.output.records import Record, sources_of
-from berdiff.workfolder import WorkFolder
 
 SECONDS_BETWEEN_LOOKS = 0.5  # at inputs that other processes have claimed
 
@@ -68,8 +69,10 @@ class SegmentationJob:
         progress: Callable[[int, int | None], None] = lambda done, total: None,
         report: Callable[[str], None] = lambda sentence: None,
         findings: FindingSource | None = None,
+        cohort: bool = True,
     ) -> None:
-        """`progress` gets slices (or findings) done and in all, `report` the sentence of each that fails, at once.
+        """`progress` gets slices (or findings) done and in all, `report` the sentence of each that fails, at once;
+        `cohort`: write the tables of all results at the end.
 
         Settings that do not fit the model or the folder are refused here.
         """
@@ -81,8 +84,13 @@ class SegmentationJob:
                 settings = replace(settings, region=replace(settings.region, extent=EXTENT))
         self.model, self.settings, self.output, self.findings = model, settings, output, findings
         self.progress, self.report = progress, report
-        self.work = WorkFolder(output.out, {**model.identity(settings), **asked}, "segmentation")
-        self.claims = Claims(self.work.folder)
+        self.work, self.cohort = (
+            open_destination(output.out, {**model.identity(settings), **asked}, "segmentation"),
+            cohort,
+        )
+        local = isinstance(self.work.folder, Path)
+        expect(local or findings is None, output.out, "a folder of this machine for findings", "an address")
+        self.claims = Claims(self.work.folder if isinstance(self.work.folder, Path) else None)
         self.outcome = Outcome()
         self._waiting: list[_Image] = []  # 2D images, up to a batch
         self._done, self._slices, self._names = 0, dict[str, int](), dict[str, str]()
@@ -101,13 +109,20 @@ class SegmentationJob:
                     before, left = len(left), self._pass(left)
                     if len(left) == before:
                         time.sleep(SECONDS_BETWEEN_LOOKS)
-                if self.outcome.done or self.outcome.skipped:
-                    self.work.begin()  # while its files are written too, nobody may think that he is alone
-                    write_cohort(self.work.folder)
+                self.finish(self.outcome)
         except OSError as error:  # what cannot be read is an InputError: this is from writing, and stays so
             reason = error.strerror or error
             raise InputError(f"{self.output.out}: expected a folder that can be written, found {reason}") from error
+        finally:
+            for item in inputs:
+                item.release()
         return self.outcome
+
+    def finish(self, outcome: Outcome) -> None:
+        """The tables of all results that are there; an object store has none of them."""
+        if self.cohort and isinstance(self.work.folder, Path) and (outcome.done or outcome.skipped):
+            self.work.begin()  # while its files are written too, nobody may think that he is alone
+            write_cohort(self.work.folder)
 
     def _pass(self, inputs: Sequence[Input]) -> list[Input]:
         """Those that another process is at now."""
@@ -143,6 +158,7 @@ class SegmentationJob:
                 self._finish_case(item, *opened)
             finally:
                 claim.release()
+                item.release()
         return True
 
     def _settled(self, item: Input) -> bool:
@@ -151,12 +167,12 @@ class SegmentationJob:
             if item.error:
                 raise InputError(item.error)
             if self.findings is not None:
-                names = findings_done(self.work.folder / self._name(item), self._about(item))
+                names = findings_done(self._folder / self._name(item), self._about(item))
                 skipped = None if names is None else [f"{item.name}/{name}" for name in names]
             else:
                 skipped = [item.name] if self._has(item) else None
         except InputError as error:
-            self._fail(item.name, error, self._slices[item.name])
+            self._fail(item, item.name, error, self._slices[item.name])
             return True
         if skipped is None:
             return False
@@ -176,7 +192,7 @@ class SegmentationJob:
                 if not all(one.error for one in found):
                     return read, found
                 for one in found:
-                    self._fail(f"{item.name}/{one.name}", InputError(one.error), 1)
+                    self._fail(item, f"{item.name}/{one.name}", InputError(one.error), 1)
                 return None
             opened = self.model.open(item, self.settings)
             region = self.settings.region.around(opened.image.shape[1:], opened.spacing, opened.what)
@@ -184,7 +200,7 @@ class SegmentationJob:
             self._slices[item.name] = len(range(*slices[0])) if slices else 1
             return opened
         except InputError as error:
-            self._fail(item.name, error, self._slices[item.name])
+            self._fail(item, item.name, error, self._slices[item.name])
             return None
 
     def _finish_claimed(self, batch: list[_Image]) -> None:
@@ -193,6 +209,7 @@ class SegmentationJob:
         finally:
             for one in batch:
                 one.claim.release()
+                one.item.release()
 
     def _finish(self, batch: list[_Image]) -> None:
         """Sample and write a batch. Where the batch fails, each is tried by itself, so that only the culprit fails."""
@@ -206,7 +223,7 @@ class SegmentationJob:
                 self._write(one.item, result)
         except InputError as error:
             if len(batch) == 1:
-                self._fail(batch[0].item.name, error, 0)
+                self._fail(batch[0].item, batch[0].item.name, error, 0)
             else:
                 for one in batch:
                     self._finish([one])
@@ -225,10 +242,10 @@ class SegmentationJob:
                 self._advance(1)
             except InputError as error:
                 failed[one.name] = str(error)
-                self._fail(f"{item.name}/{one.name}", error, 1)
+                self._fail(item, f"{item.name}/{one.name}", error, 1)
         if self.output.anonymous:  # sentences name files
             failed = dict.fromkeys(failed, "failed")
-        write_case(self.work.folder / self._name(item), self._about(item), read, done, failed, self.model)
+        write_case(self._folder / self._name(item), self._about(item), read, done, failed, self.model)
 
     def _finish_finding(self, item: Input, read: ReadInput, one: Finding) -> None:
         name = f"{item.name}/{one.name}"  # seeds the noise
@@ -258,12 +275,12 @@ class SegmentationJob:
         return [{"bytes": of.get("bytes")} for of in sources] if self.output.anonymous else sources
 
     def _has(self, item: Input, finding: Finding | None = None) -> bool:
-        return self._record(item, finding).is_in(self.work.folder, item.what)
+        return self._record(item, finding).is_in(self.work, item.what)
 
     def _write(self, item: Input, result: Result, finding: Finding | None = None) -> None:
         kept, output = self._record(item, finding), self.output
         try:
-            with whole_folder(self.work.folder / kept.name) as part:
+            with self.work.new(kept.name) as part:
                 written = exports.write(result, part, output.write or (), output.representatives, output.anonymous)
                 kept.write(result, part, written)
         except OSError:
@@ -280,9 +297,14 @@ class SegmentationJob:
             asked = hashlib.sha256(schema.dump(asked).encode()).hexdigest()
         return {"name": self._name(item), "sources": self._sources(item), "asked": asked}
 
-    def _fail(self, name: str, error: InputError, slices: int) -> None:
-        self.outcome.failed[name] = str(error)
-        self.report(str(error))
+    @property
+    def _folder(self) -> Path:
+        """Where findings go, which are of this machine alone."""
+        return Path(self.work.folder)
+
+    def _fail(self, item: Input, name: str, error: InputError, slices: int) -> None:
+        self.outcome.failed[name] = item.translated(str(error))
+        self.report(self.outcome.failed[name])
         self._advance(slices)
 
     def _advance(self, slices: int) -> None:

@@ -1,0 +1,206 @@
+"""Many workers: the same bytes as one process, each input once, and a worker that dies takes nothing with it."""
+
+import os
+import signal
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass, replace
+from multiprocessing import active_children
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from light_workers import LightTask
+from PIL import Image
+
+from berdiff.cli.main import main
+from berdiff.device import share_devices
+from berdiff.errors import InputError
+from berdiff.inference.inputs import Input, find_inputs
+from berdiff.inference.model import load
+from berdiff.inference.settings import SegmentSettings
+from berdiff.methods import folder
+from berdiff.methods.berdiff import BerDiff
+from berdiff.output.engines import WorkerTask, by_processes, chunks, segment
+from berdiff.output.kinds import OutputSettings
+from berdiff.output.segmentation import Outcome, SegmentationJob
+from fakes import make_spec
+
+COUNT = 5
+FAST = ["--samples", "16", "--steps", "1", "--write", "samples", "json"]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> Path:
+    torch.manual_seed(0)
+    segmenter = BerDiff(preset="tiny", T=20, prediction="mask").build(make_spec((32, 32)))
+    path = tmp_path_factory.mktemp("models") / "model"
+    folder.save(segmenter, path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory) -> Path:
+    rng = np.random.default_rng(0)
+    path = tmp_path_factory.mktemp("in")
+    for i in range(COUNT):
+        Image.fromarray(rng.integers(0, 256, (32, 32), dtype=np.uint8)).save(path / f"p{i}.png")
+    return path
+
+
+def tree(where: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(where)): path.read_bytes() for path in sorted(where.rglob("*")) if path.is_file()}
+
+
+@dataclass(frozen=True)
+class Dying(WorkerTask):
+    """Its workers kill themselves at the input p1: always, or only where no other has before."""
+
+    once: Path | None = None
+
+    def open(self, number: int) -> SegmentationJob:
+        job = super().open(number)
+        real = job.model.open
+
+        def fatal(item, settings):
+            if item.name == "p1" and (self.once is None or not self.once.exists()):
+                if self.once is not None:
+                    self.once.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+            return real(item, settings)
+
+        object.__setattr__(job.model, "open", fatal)
+        return job
+
+
+def run(
+    model: Path, pictures: Path, out: Path, engine, workers: int = 2, kind=WorkerTask, sentences=None, **more
+) -> Outcome:
+    settings = SegmentSettings(samples=16, sampler=replace(SegmentSettings().sampler, steps=1))
+    output = OutputSettings(out, ("samples", "json"))
+    task = kind({"path_or_name": str(model), "device": "cpu"}, settings, output, **more)
+    report = [].append if sentences is None else sentences.append
+    job = SegmentationJob(load(model, "cpu"), settings, output, report=report)
+    return segment(job, task, find_inputs([pictures]), engine, workers=2)
+
+
+@pytest.fixture(params=["local", "ray"])
+def engine(request, monkeypatch) -> str:
+    if request.param == "ray":
+        pytest.importorskip("ray")
+        monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))  # so that actors find this module
+        monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    return request.param
+
+
+def light(tmp_path: Path, *names: str, fate: str = "", size: int = 1, count: int = 2) -> dict[str, str]:
+    """What by_processes reports of inputs of these names: name -> "" or the sentence."""
+    inputs = [Input(name, (Path(f"{name}.png"),)) for name in names]
+    chunks = [tuple(inputs[i : i + size]) for i in range(0, len(inputs), size)]
+    found: dict[str, str] = {}
+    for chunk, outcome in by_processes(LightTask(tmp_path, fate), chunks, count):
+        assert sorted([*outcome.done, *outcome.failed]) == sorted(item.name for item in chunk)
+        found |= dict.fromkeys(outcome.done, "") | outcome.failed
+    return found
+
+
+def attempts(tmp_path: Path) -> dict[str, int]:
+    return dict(Counter(path.name.split("-")[0] for path in tmp_path.iterdir()))
+
+
+def test_a_dead_worker_takes_nothing_with_it(tmp_path):
+    """Once is tried again and done; deadly kills twice, is reported, and its neighbours in the chunk are done."""
+    names = ["a", "once", "b", "deadly", "c", "d"]
+    found = light(tmp_path, *names, size=3)
+    assert sorted(found) == sorted(names)
+    sentence = "deadly.png: expected a worker to finish it, found 2 that died at it (out of memory?)"
+    assert {name: text for name, text in found.items() if text} == {"deadly": sentence}
+    assert attempts(tmp_path)["deadly"] == attempts(tmp_path)["once"] == 2
+    assert not active_children()
+
+
+def test_what_ends_the_command_ends_every_worker(tmp_path):
+    for name, error, sentence in (
+        ("refused", InputError, "^disk: expected room, found none$"),
+        ("broken", RuntimeError, "a mistake of ours"),
+    ):
+        with pytest.raises(error, match=sentence):
+            light(tmp_path, "a", name, "b", "c", count=1)
+    with pytest.raises(InputError, match=r"^--device: expected one, found none$"):
+        light(tmp_path, "a", "b", fate="refused")
+    with pytest.raises(
+        InputError, match=r"^--workers: expected workers that open the model, found that every one died"
+    ):
+        light(tmp_path, "a", "b", fate="stillborn")
+    assert not active_children()
+
+
+@pytest.mark.slow
+def test_the_same_bytes_as_one_process(engine, model, pictures, tmp_path, capsys):
+    command = ["segment", str(model), str(pictures), *FAST, "--device", "cpu", "--out"]
+    assert main([*command, str(tmp_path / "one")]) == 0
+    assert main([*command, str(tmp_path / "two"), "--engine", engine, "--workers", "2"]) == 0
+    assert f"{COUNT} segmented, 0 found done, 0 failed" in capsys.readouterr().out
+    assert len(tree(tmp_path / "one")) == 1 + COUNT * 18
+    assert tree(tmp_path / "two") == tree(tmp_path / "one")
+    assert run(model, pictures, tmp_path / "one", engine).skipped == [f"p{i}" for i in range(COUNT)]
+
+
+@pytest.mark.slow
+def test_what_a_dead_worker_was_at_is_tried_once_more(engine, model, pictures, tmp_path):
+    outcome = run(model, pictures, tmp_path / "out", engine, kind=Dying, once=tmp_path / "once")
+    assert (tmp_path / "once").exists()
+    assert outcome.done == [f"p{i}" for i in range(COUNT)]
+    assert not outcome.failed
+    assert len(tree(tmp_path / "out")) == 1 + COUNT * 18
+
+
+@pytest.mark.slow
+def test_an_input_that_kills_every_worker_is_reported_and_the_rest_goes_on(engine, model, pictures, tmp_path):
+    started, sentences = time.monotonic(), []
+    outcome = run(model, pictures, tmp_path / "out", engine, kind=Dying, sentences=sentences)
+    assert time.monotonic() - started < 300
+    assert outcome.done == ["p0", "p2", "p3", "p4"]
+    assert sentences == list(outcome.failed.values())
+    assert sentences[0].endswith("p1.png: expected a worker to finish it, found 2 that died at it (out of memory?)")
+    assert not list((tmp_path / "out").glob("p1*"))
+
+
+@pytest.mark.slow
+def test_one_bad_file_fails_alone_and_other_settings_are_refused(model, pictures, tmp_path, capsys):
+    bad = tmp_path / "bad.png"
+    bad.write_bytes(b"no picture")
+    command = ["segment", str(model), str(pictures), str(bad), *FAST, "--device", "cpu", "--workers", "2"]
+    command += ["--out", str(tmp_path / "out")]
+    assert main([*command]) == 2
+    printed = capsys.readouterr()
+    assert f"{COUNT} segmented, 0 found done, 1 failed" in printed.out
+    assert "bad.png: expected " in printed.err
+    assert main([*command, "--seed", "1"]) == 2
+    assert "found others (seed: there 0, now 1)" in capsys.readouterr().err
+    assert main([*command[:-2], "--out", str(tmp_path / "out"), "--workers", "0"]) == 2
+    assert "--workers: expected at least 1, found 0" in capsys.readouterr().err
+
+
+def test_inputs_go_out_as_many_as_the_network_takes_at_once(model, pictures, tmp_path):
+    for samples, expected in ((16, [1] * 5), (64, [1] * 5), (8, [2, 2, 1]), (1, [5])):
+        settings = SegmentSettings(samples=samples)
+        job = SegmentationJob(load(model, "cpu"), settings, OutputSettings(tmp_path / "out"))
+        assert [len(chunk) for chunk in chunks(job, find_inputs([pictures]))] == expected
+
+
+def test_gpus_are_shared_out(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert [share_devices("auto", number) for number in range(3)] == ["cuda:0", "cuda:1", "cuda:0"]
+    assert share_devices("cuda:1", 0) == "cuda:1"
+    assert share_devices("cpu", 3) == "cpu"
+
+
+def test_ray_that_is_not_installed_is_named(model, pictures, tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    command = ["segment", str(model), str(pictures), *FAST, "--engine", "ray", "--out", str(tmp_path / "out")]
+    assert main(command) == 2
+    assert "--engine ray: expected the package ray, found none (pip install 'berdiff[ray]')" in capsys.readouterr().err
