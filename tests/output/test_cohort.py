@@ -338,3 +338,17 @@ def test_processes_split_the_work_and_a_killed_one_is_made_up_for(scans, tmp_pat
 
 def _open_files(pid: int) -> list[Path]:
     return [file for file in Path(f"/proc/{pid}/fd").glob("*") if file.is_symlink()]
+
+
+def test_every_line_of_the_page_has_a_cell_per_column(tmp_path):
+    for name, notes in (("a", ()), ("b", ("simulated",))):
+        make_done(tmp_path, name, 0.3, notes)
+        done = json.loads((tmp_path / name / "done.json").read_text())
+        done["measurements"]["core"] = done["measurements"]["nodule"]
+        (tmp_path / name / "done.json").write_text(json.dumps(done))
+    page = cohort.write_cohort(tmp_path)
+    assert page is not None
+    head, *lines = page.read_text().split("<tr>")[1:]
+    assert len(lines) == 4
+    assert {line.count("<td") for line in lines} == {head.count("<th")} == {11}
+    assert page.read_text().count("<img alt") == 2  # each result once
