@@ -149,7 +149,7 @@ class BlurSegmenter(Segmenter):
         time.sleep(self.pause)
         if image.shape[1] != 1:
             raise ValueError(f"image: expected 1 channels, found {image.shape[1]}")
-        level = torch.stack([torch.rand((), generator=g) for g in generators]).reshape(len(image), n, 1, 1, 1)
+        level = uniform((len(image), n, 1, 1, 1), generators, image)
         marked = image[:, None] + self.spread.detach() * (level - 0.5) > 0.4
         return marked.expand(-1, -1, self.targets, -1, -1)
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ import pytest
 import torch
 
 from berdiff import metrics
+from berdiff.diffusion.along_z import correlation
 from berdiff.diffusion.sampler import Sampler
 from berdiff.errors import InputError
 from berdiff.evaluation.core import sample_cases
@@ -23,6 +25,7 @@ from berdiff.evaluation.per_case import from_csv
 from berdiff.evaluation.report import captions, markdown, tables_of
 from berdiff.evaluation.settings import EvaluationSettings
 from berdiff.inference.model import Model
+from berdiff.inference.settings import NEIGHBOURS
 from fakes import Blur, MemoryStore, bright_segmenter
 
 SETTINGS = EvaluationSettings(samples=5, batch_size=4, crop=12)
@@ -280,6 +283,7 @@ def test_an_evaluation_from_before_there_were_kinds_of_targets_still_opens(tmp_p
 KILLED = """
 import sys
 from dataclasses import replace
+from itertools import combinations
 from evaluation.test_evaluate import SETTINGS, MemoryStore, blur, evaluate
 evaluate(blur(pause=0.3), MemoryStore(), sys.argv[1], replace(SETTINGS, save_samples=True))
 """
@@ -388,3 +392,74 @@ def test_what_a_kill_left_half_written_is_removed_and_a_damaged_part_is_named(tm
     (tmp_path / "samples" / ".00004.npz.12345678.part").write_text("half")
     evaluate(blur(), MemoryStore(), tmp_path, settings)
     assert not list(tmp_path.glob("**/.*"))
+
+
+def volumes_store() -> MemoryStore:
+    """Every third case begins a volume; all have four raters."""
+    store = MemoryStore()
+    store.cases = replace(
+        store.cases,
+        volume=np.array([f"v{i // 3}" for i in range(len(store))], dtype=object),
+        raters=np.full(len(store), 4),
+    )
+    return store
+
+
+VOLUMES = replace(SETTINGS, by="volume", least_slices=3, coherence=10.0)
+
+
+def test_volumes_are_scored_as_a_whole(tmp_path):
+    store, model = volumes_store(), blur(volumes_store())
+    result = evaluate(model, store, tmp_path / "e", VOLUMES)
+    columns = from_csv(tmp_path / "e" / "per_case.csv")
+    assert columns["case"].tolist() == [f"v{i}" for i in range(6)]  # the seventh has two slices in the split
+    rho = correlation(NEIGHBOURS, 10.0)
+    for row, name in enumerate(columns["case"]):
+        chosen = np.flatnonzero(store.cases.volume == name)
+        images, masks = map(torch.from_numpy, store.read(chosen))
+        names = store.cases.case[chosen].tolist()
+        samples = sample_cases(model.segmenter, images, names, 5, None, 0, "cpu", (12, 12), rho)
+        s, y = (of[:, :, 0].transpose(0, 1).reshape(1, of.shape[1], 1, 1, -1) for of in (samples, masks))
+        assert columns["ged_5"][row] == pytest.approx(float(metrics.ged(s, y)))
+        assert columns["hm_iou_5"][row] == pytest.approx(float(metrics.hm_iou(s, y)))
+        for column, of in (("size_gap_samples", s), ("size_gap_raters", y)):
+            sizes = of.reshape(of.shape[1], -1).sum(1).tolist()
+            gaps = [abs(a - b) for a, b in combinations(sizes, 2)]
+            assert columns[column][row] == pytest.approx(np.mean(gaps))
+    spread = result["size_spread"]
+    ratio = columns["size_gap_samples"].sum() / columns["size_gap_raters"].sum()
+    assert spread["ratio"]["value"] == pytest.approx(ratio)
+    assert spread["ratio"]["low"] < ratio < spread["ratio"]["high"]
+    assert not [name for name in result["metrics"] if "slice" in name]
+    text = markdown(result)
+    assert "difference in volume of" in text
+    assert "correlate by exp(-1.25 mm / 10 mm)" in text
+    assert "6 volumes of" in text
+
+
+def test_volumes_of_one_slice_are_as_slices(tmp_path):
+    """The length changes nothing for one slice; means over a batch of one are rounded otherwise than over four."""
+    store = volumes_store()
+    store.cases = replace(store.cases, volume=store.cases.case)
+    evaluate(blur(store), store, tmp_path / "slices", SETTINGS)
+    evaluate(blur(store), store, tmp_path / "volumes", replace(SETTINGS, by="volume"))
+    slices, volumes = (from_csv(tmp_path / name / "per_case.csv") for name in ("slices", "volumes"))
+    for name in slices.keys() - {"seconds"}:
+        if slices[name].dtype == np.float64:
+            np.testing.assert_allclose(volumes[name], slices[name], rtol=1e-12, atol=1e-12)
+        else:
+            assert slices[name].tolist() == volumes[name].tolist(), name
+
+
+def test_volumes_that_cannot_be_scored_are_refused(tmp_path):
+    store = MemoryStore()
+    with pytest.raises(InputError, match="cases that name their volume, found some that do not"):
+        evaluate(blur(store), store, tmp_path / "e", VOLUMES)
+    store = volumes_store()
+    with pytest.raises(InputError, match="volumes of 9 slices or more in the split 'test'"):
+        evaluate(blur(store), store, tmp_path / "e", replace(VOLUMES, least_slices=9))
+    with pytest.raises(InputError, match="--coherence: expected --by volume beside it, found 10 with --by slice"):
+        evaluate(blur(store), store, tmp_path / "e", replace(VOLUMES, by="slice", least_slices=None))
+    store.cases = replace(store.cases, raters=np.array([1 + i % 3 for i in range(len(store))]))
+    with pytest.raises(InputError, match="the same number of raters in all slices of v0, found 1 to 3"):
+        evaluate(blur(store), store, tmp_path / "e", VOLUMES)

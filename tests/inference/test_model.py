@@ -8,16 +8,17 @@ import pytest
 import torch
 from PIL import Image
 
-from berdiff.diffusion.random import sample_generators
+from berdiff.diffusion.along_z import correlation
+from berdiff.diffusion.random import sample_generators, volume_generators
 from berdiff.diffusion.sampler import Sampler
 from berdiff.errors import InputError
 from berdiff.inference.model import Model, load
 from berdiff.inference.sets import choose_set, set_rng
-from berdiff.inference.settings import SegmentSettings
+from berdiff.inference.settings import COHERENCE, NEIGHBOURS, SegmentSettings
 from berdiff.methods import folder
 from berdiff.methods.gaussian import GaussianDiffusion
 from berdiff.methods.unet import UNet
-from fakes import Bright, MemoryStore, StandIn, bright_model, diffusion, make_spec
+from fakes import Blur, Bright, MemoryStore, StandIn, bright_model, diffusion, make_spec
 
 RNG = np.random.default_rng(0)
 IMAGE = RNG.random((16, 16), np.float32)
@@ -109,17 +110,67 @@ def test_a_method_that_cannot_join_tiles():
         model.segment(RNG.random((20, 16), np.float32))
 
 
-def test_a_volume_is_its_slices_each_with_noise_of_its_own():
+def test_without_coherence_a_volume_is_its_slices_each_with_noise_of_its_own():
     volume = RNG.random((4, 16, 16), np.float32)
     model = bright_model()
-    result = model.segment(volume, n=3, spacing_mm=(2.0, 0.5, 0.5), name="v")
+    result = model.segment(volume, n=3, spacing_mm=(2.0, 0.5, 0.5), name="v", coherence=0)
     for z in range(4):
         np.testing.assert_array_equal(result.samples[:, :, z], by_hand(model, volume[z], f"v|{z}", 3, 0))
-    part = model.segment(volume, n=3, slices=(1, 3), name="v", batch_size=1)
+    part = model.segment(volume, n=3, slices=(1, 3), name="v", batch_size=1, coherence=0)
     assert part.roi == ((1, 3), (0, 16), (0, 16))
     np.testing.assert_array_equal(part.samples[:, :, 1:3], result.samples[:, :, 1:3])
     assert not part.samples[:, :, [0, 3]].any()
     assert result.measurements()["nodule"]["volume"]["unit"] == "mm^3"
+
+
+@pytest.mark.parametrize("spacing", [2.0, np.nan])
+def test_a_sample_of_a_volume_is_one_opinion_whatever_the_batches(spacing: float):
+    volume, model = RNG.random((5, 16, 16), np.float32), bright_model()
+
+    def samples(**options):
+        return model.segment(volume, n=3, spacing_mm=(spacing, 0.5, 0.5), name="v", **options).samples
+
+    whole = samples()
+    for batch_size in (1, 2, 16):
+        np.testing.assert_array_equal(samples(batch_size=batch_size), whole)
+    apart = samples(coherence=0)
+    np.testing.assert_array_equal(whole[:, :, 0], apart[:, :, 0])  # the first slice is as it is alone
+    assert (whole != apart).any()
+    distance = spacing if np.isfinite(spacing) else NEIGHBOURS  # an unknown one is that of most scans
+    generators = volume_generators(0, [f"v|{z}" for z in range(5)], 3, correlation(distance, COHERENCE))
+    hand = model.segmenter.sample(torch.from_numpy(volume)[:, None], 3, generators)
+    np.testing.assert_array_equal(whole.transpose(2, 0, 1, 3, 4), hand.numpy())
+
+
+def test_the_noise_of_a_region_begins_at_its_first_slice_and_one_slice_is_that_slice():
+    volume, model = RNG.random((5, 16, 16), np.float32), bright_model()
+    part = model.segment(volume, n=3, slices=(2, 4), name="v").samples
+    one = model.segment(volume, n=3, slices=(2, 3), name="v").samples
+    np.testing.assert_array_equal(part[:, :, 2], one[:, :, 2])
+    np.testing.assert_array_equal(one[:, :, 2], by_hand(model, volume[2], "v|2", 3, 0))
+
+
+def test_tiles_of_a_volume_are_one_opinion_too():
+    plane = RNG.random((1, 28, 16), np.float32)
+    masks = bright_model().segment(np.repeat(plane, 3, 0), n=3, coherence=1e9, batch_size=2).samples
+    assert masks.any()
+    assert (masks == masks[:, :, :1]).all()
+
+
+def test_findings_of_equal_slices_are_in_all_slices_or_in_none_with_one_noise():
+    """Each slice keeps its own share of findings; of the volume it is the same, and not 1 - (1 - p)^8."""
+    model = Model(Blur(spread=0.5).build(make_spec()), "blur", make_spec(), (16, 16))
+    volume = np.full((8, 16, 16), 0.3, np.float32)  # marked where the level is above 0.7
+
+    def found(**options):
+        return model.segment(volume, n=200, **options).samples.any((1, 3, 4))  # (n, Z)
+
+    one, apart = found(coherence=1e9), found(coherence=0)
+    assert (one == one[:, :1]).all()
+    assert 0.15 < one.any(1).mean() < 0.45  # 0.3; the interval is missed once in ten million seeds
+    assert apart.any(1).mean() > 0.85  # 1 - 0.7^8 = 0.94
+    middle = found(coherence=5)
+    assert one.any(1).mean() < middle.any(1).mean() < apart.any(1).mean()
 
 
 def test_sampler_options_by_name_and_a_callback_for_each_step():

@@ -1,7 +1,7 @@
 """The bundled models give the recorded masks, to the bit: a rewrite of samplers, kernels or tiles must not move one.
 
-golden.npz was recorded with torch 2.13.0+cpu on a CPU with AVX2, in one thread: `lidc-readers` and `lidc-unet` by
-0.1.0 (commit f59e6b4), `lidc` when its weights were replaced in 0.2.0, after the old had still given 0.1.0's masks.
+golden.npz was recorded with torch 2.13.0+cpu on a CPU with AVX2, in one thread: `lidc-unet` by 0.1.0 (commit f59e6b4),
+`lidc` and `lidc-readers` when their weights were replaced in 0.2.0, after the old had still given 0.1.0's masks.
 Elsewhere convolutions round differently in the last digit, and a few pixels of a mask may turn.
 """
 

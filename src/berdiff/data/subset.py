@@ -41,6 +41,20 @@ def choose_cases(
     return np.sort(order[:limit])
 
 
+def choose_volumes(store: Store, split: str, limit: int | None, seed: int, least: int) -> list[np.ndarray]:
+    """The same of volumes with at least so many slices: the places of the slices of each, in the store's order."""
+    indices = choose_cases(store, split)
+    names, first, number = np.unique(store.cases.volume[indices].astype(str), return_index=True, return_inverse=True)
+    expect("" not in names, store.address, "cases that name their volume", "some that do not")
+    slices = [indices[number == place] for place in range(len(names))]
+    large = [place for place in np.argsort(first) if len(slices[place]) >= least]
+    expect(large, store.address, f"volumes of {least} slices or more in the split {split!r}")
+    if limit is not None:
+        expect(limit >= 1, "--limit", "at least 1 case", limit)
+        large = sorted(np.random.default_rng(seed).permutation(large)[:limit], key=lambda place: first[place])
+    return [slices[place] for place in large]
+
+
 def _one_per_patient(store: Store, order: np.ndarray, count: int, marked_by: int, split: str) -> np.ndarray:
     chosen: dict[str, int] = {}
     for first in range(0, len(order), CHUNK):

@@ -9,7 +9,11 @@ from operator import mul
 import torch
 from torch import Tensor
 
-Generators = torch.Generator | Sequence[torch.Generator]
+from berdiff.diffusion.along_z import Along, follow
+
+Source = torch.Generator | Along
+"""The random numbers of one mask: its own, or those of a slice that follow the slice before it."""
+Generators = torch.Generator | Sequence[Source]
 """One for all masks, or one for each mask of the leading dimensions, in order."""
 
 
@@ -31,7 +35,12 @@ def _numbers(kind: Callable[..., Tensor], shape: Sequence[int], generators: Gene
     if len(generators) not in accumulate(shape, mul):
         raise ValueError(f"generators: expected one for each mask of shape {tuple(shape)}, found {len(generators)}")
     pixels = prod(shape) // len(generators)
-    each = [kind(pixels, generator=g, dtype=dtype, device=like.device) for g in generators]
+    each = [
+        g.numbers(kind, pixels, dtype)
+        if isinstance(g, Along)
+        else kind(pixels, generator=g, dtype=dtype, device=like.device)
+        for g in generators
+    ]
     return torch.stack(each).reshape(tuple(shape))
 
 
@@ -44,6 +53,18 @@ def sample_generators(
     """
     digests = (hashlib.sha256(f"{seed}|{key}|{i}".encode()).digest() for key in keys for i in range(n))
     return [torch.Generator(device).manual_seed(int.from_bytes(digest[:7], "big")) for digest in digests]
+
+
+def volume_generators(
+    seed: int, keys: Sequence[str], n: int, rho: float, device: torch.device | str = "cpu"
+) -> list[Source]:
+    """The same of the slices of one volume in their order, each sample following itself from slice to slice."""
+    before: list[Along] | None = None
+    out: list[Source] = []
+    for z, key in enumerate(keys):
+        before = follow(sample_generators(seed, [key], n, device), before, rho, z + 1 < len(keys))
+        out += before
+    return out
 
 
 def spawn_generators(generator: torch.Generator, count: int) -> list[torch.Generator]:

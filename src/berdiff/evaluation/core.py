@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from berdiff.data.input_spec import Size
-from berdiff.diffusion.random import sample_generators
+from berdiff.diffusion.random import sample_generators, volume_generators
 from berdiff.diffusion.sampler import Sampler
 from berdiff.errors import InputError
 from berdiff.inference.settings import SegmentSettings
@@ -24,14 +24,19 @@ def sample_cases(
     seed: int = 0,
     device: torch.device | str = "cpu",
     crop: Size | None = None,
+    rho: float | None = None,
 ) -> Tensor:
     """n masks for each image `(B, C, H, W)`: `(B, n, K, H, W)` uint8 on the CPU; `sampler` None is the model's own.
 
     `crop` is the centre that the model sees; outside it the masks are empty. None: it sees all. A model of patches sees
     what is larger than they are by tiles. A sample depends on the seed, the case's name and its number alone, not on
-    the batch or the order.
+    the batch or the order; with `rho` the images are the slices of one volume, and each sample follows itself through
+    them, its random numbers in neighbours correlated by rho.
     """
-    size, generators = images.shape[-2:], sample_generators(seed, names, n, device)
+    size = images.shape[-2:]
+    generators = (
+        sample_generators(seed, names, n, device) if rho is None else volume_generators(seed, names, n, rho, device)
+    )
     rows, columns = (_middle(have, want) for have, want in zip(size, crop or size, strict=True))
     try:
         seen = images[..., rows, columns].contiguous().to(device)

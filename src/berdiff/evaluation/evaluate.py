@@ -13,18 +13,20 @@ from berdiff import __version__, schema
 from berdiff.data.case import Progress
 from berdiff.data.describe import expect
 from berdiff.data.store import Store
-from berdiff.data.subset import choose_cases
+from berdiff.data.subset import choose_cases, choose_volumes
+from berdiff.diffusion.along_z import correlation
 from berdiff.evaluation.bootstrap import LEVEL, RESAMPLES, Figure, PatientBootstrap
 from berdiff.evaluation.core import sample_cases
 from berdiff.evaluation.evaluation_folder import FORMAT, EvaluationFolder, References
-from berdiff.evaluation.over_cases import finding_figures, marked, rater_parity
+from berdiff.evaluation.over_cases import finding_figures, marked, rater_parity, size_spread
 from berdiff.evaluation.per_case import TIME, Columns, by_target, summarise
 from berdiff.evaluation.published import paper_row
 from berdiff.evaluation.references import reference_scores
 from berdiff.evaluation.report import markdown
-from berdiff.evaluation.scores import Scores, choose_sets, score, score_likeliest
-from berdiff.evaluation.settings import EvaluationSettings
+from berdiff.evaluation.scores import SIZE_GAPS, Scores, choose_sets, score, score_likeliest
+from berdiff.evaluation.settings import OF_VOLUMES, EvaluationSettings
 from berdiff.inference.model import Model
+from berdiff.inference.settings import COHERENCE, NEIGHBOURS
 from berdiff.metrics import Pairs, Votes
 
 NOT_SETTINGS = ("model", "weights_sha256", "data_sha256")
@@ -39,23 +41,32 @@ def evaluate(
 ) -> dict[str, Any]:
     """Evaluate into the folder `out` and return what its metrics.json holds."""
     settings = completed(settings, model, store)
-    chosen = choose_cases(store, settings.split, settings.limit, settings.seed)
+    batches = _batches(store, settings)
+    total = sum(map(len, batches))
     folder = EvaluationFolder(out, identity(model, store, settings), "evaluation")
     with folder:
         if (finished := folder.result()) is not None:
-            progress(len(chosen), len(chosen))
+            progress(total, total)
             return finished
-        starts = range(0, len(chosen), settings.batch_size)
-        for number, start in enumerate(starts):
+        done = 0
+        for number, batch in enumerate(batches):
             if not folder.has(number):
-                progress(start, len(chosen))
-                batch = chosen[start : start + settings.batch_size]
+                progress(done, total)
                 folder.add(number, *_one_batch(model, store, batch, settings))
-        progress(len(chosen), len(chosen))
-        columns, references = folder.gathered(len(starts))
+            done += len(batch)
+        progress(total, total)
+        columns, references = folder.gathered(len(batches))
         result = _result(columns, references, store, folder.settings)
         folder.finish(columns, markdown(result), result)
     return result
+
+
+def _batches(store: Store, settings: EvaluationSettings) -> list[np.ndarray]:
+    """Places in the store: of slices that are sampled together, or of one volume."""
+    if settings.by == "volume":
+        return choose_volumes(store, settings.split, settings.limit, settings.seed, settings.least_slices or 1)
+    chosen = choose_cases(store, settings.split, settings.limit, settings.seed)
+    return [chosen[start : start + settings.batch_size] for start in range(0, len(chosen), settings.batch_size)]
 
 
 def completed(settings: EvaluationSettings, model: Model, store: Store) -> EvaluationSettings:
@@ -67,6 +78,8 @@ def completed(settings: EvaluationSettings, model: Model, store: Store) -> Evalu
         crop=model.crop if settings.crop is None else settings.crop,
         device=model.device,
     )
+    if settings.by == "volume" and settings.coherence is None:
+        settings = replace(settings, coherence=COHERENCE)
     schema.check(settings, EvaluationSettings, lambda name: f"--{name.replace('_', '-')}")
     own, known = store.targets, model.input_spec.targets
     same = len(own) == 1 or len(own) != len(known) or own == known  # one may be called otherwise
@@ -80,7 +93,10 @@ def identity(model: Model, store: Store, settings: EvaluationSettings) -> dict[s
     """What must be the same for an evaluation to resume, in plain JSON types."""
     data = hashlib.sha256(repr(sorted(store.manifest.files.items())).encode()).hexdigest()
     hashes = {"weights_sha256": model.segmenter.weights_sha256, "data_sha256": data}
-    return {"model": model.name, **hashes, **schema.plain(settings)}
+    asked = schema.plain(settings)
+    if settings.by == "slice":  # as before there were volumes
+        asked = {name: value for name, value in asked.items() if name not in ("by", *OF_VOLUMES)}
+    return {"model": model.name, **hashes, **asked}
 
 
 def _one_batch(
@@ -91,13 +107,21 @@ def _one_batch(
     raters, names = torch.from_numpy(cases["raters"]), cases["case"].tolist()
     n, rule, seed = settings.samples, settings.set, settings.seed
     crop = None if settings.crop is None else (settings.crop, settings.crop)
+    rho = None if settings.by == "slice" else correlation(NEIGHBOURS, settings.coherence or 0.0) or None
     started = time.perf_counter()
-    pool = sample_cases(model.segmenter, image, names, settings.pool, settings.sampler, seed, settings.device, crop)
+    pool = sample_cases(
+        model.segmenter, image, names, settings.pool, settings.sampler, seed, settings.device, crop, rho
+    )
     seconds = (time.perf_counter() - started) / len(indices)
+    if settings.by == "volume":
+        raters, cases = _of_volume(raters, cases, store.address)
+        pool, mask, names = stacked(pool), stacked(mask), cases["case"].tolist()
     pairs = Pairs.of(pool, mask, raters)
     sets = choose_sets(pool, pairs, n, rule, names, seed)
     columns: Columns = {name: np.repeat(values, len(store.targets)) for name, values in cases.items()}
-    columns["target"] = np.array([*store.targets] * len(indices), dtype=object)
+    columns["target"] = np.array([*store.targets] * len(names), dtype=object)
+    if settings.by == "volume":
+        columns |= _flat(dict(zip(SIZE_GAPS, pairs.size_gaps(), strict=True)))
     columns |= _flat(score(pairs, Votes.of(pool, mask, raters), sets))
     if len(store.targets) > 1 and store.input_spec.kind == model.input_spec.kind == "exclusive":
         columns |= _flat(score_likeliest(pool, mask, raters))
@@ -105,6 +129,21 @@ def _one_batch(
     references = reference_scores(mask, raters, names, n, seed, rule, settings.pool)
     kept = pool[torch.arange(len(pool))[:, None], torch.from_numpy(sets[n])] if settings.save_samples else None
     return columns, {kind: _flat(scores) for kind, scores in references.items()}, kept
+
+
+def _of_volume(raters: torch.Tensor, cases: Columns, what: str) -> tuple[torch.Tensor, Columns]:
+    """What is said of all slices of a volume, said once; its name is its case's."""
+    expected = f"the same number of raters in all slices of {cases['volume'][0]}"
+    expect(len(raters.unique()) == 1, what, expected, f"{int(raters.min())} to {int(raters.max())}")
+    first = {name: values[:1] for name, values in cases.items()}
+    return raters[:1], first | {"case": first["volume"]}
+
+
+def stacked(masks: torch.Tensor) -> torch.Tensor:
+    """Slices `(Z, n, K, H, W)` as one case whose voxels lie in one tall plane, `(1, n, K, Z * H, W)`: metrics count
+    voxels, and do not ask where they are."""
+    Z, n, K, H, W = masks.shape
+    return masks.permute(1, 2, 0, 3, 4).reshape(1, n, K, Z * H, W)
 
 
 def _flat(scores: Scores) -> Columns:
@@ -118,12 +157,13 @@ def _result(columns: Columns, references: References, store: Store, asked: dict[
     bootstrap = PatientBootstrap(columns["patient"], asked["seed"])
     of_target = by_target(columns)
     several = of_target if len(of_target) > 1 else {}
+    unit = asked.get("by", "slice")
 
     def points(rows: np.ndarray) -> dict[str, dict[str, Figure]]:
-        """The reference points of some cases and targets; their Dice is by slice: they have no volumes of their own."""
+        """The reference points of some cases and targets; their Dice is by case: they have no volumes."""
         return {
             kind: {
-                "dice_slice" if name == "dice" else name: bootstrap.estimate(values[rows], columns["patient"][rows])
+                f"dice_{unit}" if name == "dice" else name: bootstrap.estimate(values[rows], columns["patient"][rows])
                 for name, values in scores.items()
                 if not np.isnan(values[rows]).all()
             }
@@ -151,8 +191,9 @@ def _result(columns: Columns, references: References, store: Store, asked: dict[
         "metrics": summarise(columns, bootstrap),
         "by_target": {name: summarise(own, bootstrap) for name, own in several.items()},
         "rater_parity": rater_parity(columns, bootstrap),
+        **({"size_spread": spread} if (spread := size_spread(columns, bootstrap)) else {}),
         "finding": {name: finding_figures(own, bootstrap) for name, own in of_target.items()},
         "references": points(np.ones(len(targets), bool)),
         "references_by_target": {name: points(targets == name) for name in several},
-        "paper": paper_row(store.manifest.source),
+        "paper": paper_row(store.manifest.source) if unit == "slice" else None,
     }

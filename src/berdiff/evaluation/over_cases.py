@@ -2,8 +2,11 @@
 
 from typing import Any
 
+import numpy as np
+
 from berdiff.evaluation.bootstrap import Figure, PatientBootstrap
 from berdiff.evaluation.per_case import Columns
+from berdiff.evaluation.scores import SIZE_GAPS
 from berdiff.metrics.finding import finding_ece, finding_ged, finding_r2, finding_sums, reliability
 
 
@@ -24,6 +27,20 @@ def rater_parity(columns: Columns, bootstrap: PatientBootstrap) -> dict[str, Fig
     d_sy, D, patients = (columns[name][several] for name in ("d_sy", "d_raters", "patient"))
     each = {"samples": 1 - d_sy, "raters": 1 - D, "difference": D - d_sy}
     return {name: bootstrap.estimate(values, patients) for name, values in each.items()}
+
+
+def size_spread(columns: Columns, bootstrap: PatientBootstrap) -> dict[str, Figure] | None:
+    """How far two samples of a volume differ in size, how far two raters do, and the ratio of both over all volumes.
+
+    None for slices, and where no volume has two raters.
+    """
+    if SIZE_GAPS[0] not in columns or not (known := ~np.isnan(columns[SIZE_GAPS[1]])).any():
+        return None
+    gaps, patients = np.stack([columns[name][known] for name in SIZE_GAPS], 1), columns["patient"][known]
+    samples, raters = bootstrap.totals(gaps, patients).T
+    ratio = bootstrap.interval(float(np.divide(*gaps.sum(0))), samples / np.where(raters > 0, raters, np.nan))
+    each = zip(("samples", "raters"), gaps.T, strict=True)
+    return {name: bootstrap.estimate(values, patients) for name, values in each} | {"ratio": ratio}
 
 
 def finding_figures(columns: Columns, bootstrap: PatientBootstrap) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import torch
 
 from berdiff.errors import InputError
 from berdiff.evaluation.bootstrap import Figure, PatientBootstrap
-from berdiff.evaluation.scores import FINDING, LIKELIEST_PIXELS, PIXELS, RATERS
+from berdiff.evaluation.scores import FINDING, LIKELIEST_PIXELS, PIXELS, RATERS, SIZE_GAPS
 from berdiff.metrics import dice_from_counts
 
 Columns = dict[str, np.ndarray]  # column -> one entry per case and target
@@ -19,7 +19,7 @@ Columns = dict[str, np.ndarray]  # column -> one entry per case and target
 TEXT = ("case", "patient", "volume", "target")
 WHOLE = ("raters", *PIXELS)
 NUMBERS = {*WHOLE, *LIKELIEST_PIXELS}  # whole ones
-NOT_METRICS = {*TEXT, *NUMBERS, *FINDING}
+NOT_METRICS = {*TEXT, *NUMBERS, *FINDING, *SIZE_GAPS}
 DICE = {"dice": PIXELS, "dice_likeliest": LIKELIEST_PIXELS}  # column -> those from which it follows by volume
 TIME = "seconds"
 NO_DIRECTION = (TIME, "d_ss", *RATERS)  # neither more nor less of it is better: times depend on the machine
@@ -95,9 +95,11 @@ def _dice_units(columns: Columns, name: str) -> dict[str, Units]:
         "volume": _grouped_dice(columns, volume, DICE[name]),
         "patient": _grouped_dice(columns, patient, DICE[name]),
     }
+    if SIZE_GAPS[0] in columns:
+        del each["slice"]  # the cases are volumes
     out = {f"{name}_{unit}": (values, patients) for unit, (values, patients, _) in each.items()}
     if len(set(columns["target"])) == 1 and columns["pixels_majority"].any():
-        for unit in ("slice", "patient"):
+        for unit in (unit for unit in ("slice", "patient") if unit in each):
             values, patients, truth = each[unit]
             out[f"{name}_{unit}_marked"] = values[truth > 0], patients[truth > 0]
     return out

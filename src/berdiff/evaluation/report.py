@@ -11,6 +11,7 @@ from berdiff.diffusion.sampler import Sampler
 from berdiff.evaluation.bootstrap import Figure
 from berdiff.evaluation.layout import TextTable, interval, number, pipes
 from berdiff.evaluation.per_case import TIME, direction, label
+from berdiff.inference.settings import NEIGHBOURS
 from berdiff.methods.sampling import describe
 
 # in tables of their own
@@ -44,6 +45,7 @@ def tables_of(result: dict[str, Any]) -> list[TextTable]:
         (["reference points", *references], points),
         (["distance, 1 - IoU, of", "value", "95 % interval"], distances),
         *_parity(result),
+        *_sizes(result),
         *(_finding(*each) for each in result["finding"].items()),
     ]
 
@@ -58,6 +60,14 @@ def _parity(result: dict[str, Any]) -> Iterator[TextTable]:
         words = {"samples": "a sample", "raters": "another rater", "difference": "difference"}
         body = [[words[name], *_cells(figure)] for name, figure in parity.items()]
         yield ["agreement with a rater of", "value", "95 % interval"], body
+
+
+def _sizes(result: dict[str, Any]) -> Iterator[TextTable]:
+    """Of volumes alone."""
+    if spread := result.get("size_spread"):
+        words = {"samples": "two samples, voxels", "raters": "two raters, voxels", "ratio": "ratio"}
+        body = [[words[name], *_cells(figure)] for name, figure in spread.items()]
+        yield ["difference in volume of", "value", "95 % interval"], body
 
 
 def _finding(target: str, figures: dict[str, Any]) -> TextTable:
@@ -113,12 +123,15 @@ def captions(result: dict[str, Any]) -> list[str]:
     n, pool, chosen = settings["samples"], settings["pool"], settings["set"] != "independent"
     sampler = None if settings["sampler"] is None else schema.parse(Sampler, settings["sampler"], str)
     masks = f"{settings['set']} sets of {n} out of {pool} samples" if chosen else f"{n} samples"
+    volumes = settings.get("by") == "volume"
     lines = [
-        f"{data['cases']} cases of {data['patients']} patients, split {settings['split']} of {data['source']}; "
+        f"{data['cases']} {'volumes' if volumes else 'cases'} of {data['patients']} patients, split "
+        f"{settings['split']} of {data['source']}; "
         f"{masks}, {describe(sampler)}, seed {settings['seed']}; {extent(result)}.",
         "Intervals: 95 % bootstrap over patients. Dice: saliency above 0.5 against the raters' majority; by volume and "
         "by patient, of all its evaluated slices together. Two empty masks have Dice and IoU 1.",
-        *_marked(data),
+        *_marked(data, "volumes" if volumes else "slices"),
+        *(_of_volumes(settings) if volumes else ()),
         "exact model: knows p(y|x), of which the R raters are taken to be independent draws, and not the raters; "
         f"its GED is {'D / R, the limit of any set' if chosen else 'D (1/R + 1/n), unbiased D / R'}.",
         "perfect sampler: draws from the case's own raters; its GED is exact, d_YY / n.",
@@ -135,12 +148,23 @@ def captions(result: dict[str, Any]) -> list[str]:
     return lines + [f"Data: {note}." for note in data["notes"]]
 
 
-def _marked(data: dict[str, Any]) -> Iterator[str]:
+def _of_volumes(settings: dict[str, Any]) -> Iterator[str]:
+    """What a case is, and how its slices hang together."""
+    length = settings["coherence"]
+    noise = f"random numbers in neighbouring slices correlate by exp(-{NEIGHBOURS:g} mm / {length:g} mm)"
+    yield (
+        f"A case is a volume of {settings['least_slices'] or 1} slices or more, and IoU is over all its voxels; of a "
+        f"sample, {noise if length else 'every slice has random numbers of its own'}."
+    )
+    yield "Difference in volume: of two different samples, and of two different raters, mean over volumes."
+
+
+def _marked(data: dict[str, Any], units: str) -> Iterator[str]:
     """How often most raters mark each target: where they do not, an empty mask is right, and scores 1."""
     cases, patients = data["cases"], data["patients"]
-    parts = [f"{name} in {of['cases']} slices, {of['patients']} patients" for name, of in data["marked"].items()]
+    parts = [f"{name} in {of['cases']} {units}, {of['patients']} patients" for name, of in data["marked"].items()]
     if parts:
-        yield f"Marked by most raters, of {cases} slices and {patients} patients: {'; '.join(parts)}."
+        yield f"Marked by most raters, of {cases} {units} and {patients} patients: {'; '.join(parts)}."
     if len(parts) > 1:
         yield f"Targets are {data['kind']}: {RULES[data['kind']]}. Figures without a target are means over the targets."
     if len(parts) > 1 and data["kind"] == "exclusive":

@@ -19,6 +19,7 @@ PIXELS = ("pixels_both", "pixels_predicted", "pixels_majority")
 LIKELIEST_PIXELS = ("pixels_both_likeliest", "pixels_likeliest", "pixels_majority")  # of exclusive targets alone
 RATERS = ("d_yy", "d_raters")
 FINDING = ("finding_samples", "finding_raters")
+SIZE_GAPS = ("size_gap_samples", "size_gap_raters")  # of volumes alone: how far two of them differ in size
 OTHER = (*PIXELS, *RATERS, *FINDING)
 
 SUBSETS = (1, 4, 8, 16)

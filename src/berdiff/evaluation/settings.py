@@ -1,16 +1,18 @@
 """What an evaluation can be asked: the options of `berdiff evaluate` and of Python alike. No torch here."""
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 from annotated_types import Ge
 
 from berdiff.diffusion.sampler import Sampler
+from berdiff.errors import InputError
 from berdiff.inference.settings import FromPool, SetRule
 from berdiff.schema import Settings
 
 Count = Annotated[int, Ge(1)]
+OF_VOLUMES = ("coherence", "least_slices")
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,12 @@ class EvaluationSettings(FromPool, Settings):
     batch_size: Count = 16  # images sampled together
     crop: Count | None = None
     """side in pixels of the centre that the model sees; figures are on the whole image. Default: as in its training"""
+    by: Literal["slice", "volume"] = "slice"
+    """what a case is: a slice, or a volume (such as a nodule) as a whole, all its slices in the store together"""
+    coherence: Annotated[float | None, Ge(0), tyro.conf.arg(metavar="MM")] = None
+    """with --by volume: the length along z over which a sample is one opinion, as in a segmentation; a store does not
+    know how far apart its slices are, so neighbours count as 1.25 mm"""
+    least_slices: Count | None = None  # with --by volume: leave out volumes of fewer slices; default: none
     limit: Count | None = None
     """number of cases: the first of one seeded order, so smaller subsets lie in larger ones; default: all"""
     save_samples: bool = False  # keep the masks in OUT/samples, eight pixels per byte
@@ -36,3 +44,6 @@ class EvaluationSettings(FromPool, Settings):
 
     def check(self) -> None:
         self.check_pool()
+        for name in OF_VOLUMES:
+            if self.by == "slice" and (found := getattr(self, name)) is not None:
+                raise InputError(f"{name}: expected --by volume beside it, found {found:g} with --by slice")

@@ -20,7 +20,7 @@ from berdiff.inference.opening import OpenedImage, ReadInput, open_array, open_i
 from berdiff.inference.region import Region
 from berdiff.inference.result import Result
 from berdiff.inference.sets import choose_set, set_rng
-from berdiff.inference.settings import SegmentSettings, SetRule, option
+from berdiff.inference.settings import COHERENCE, SegmentSettings, SetRule, option
 from berdiff.inference.slices import Advance, sample_images
 from berdiff.methods import folder
 from berdiff.methods.base import Segmenter
@@ -52,6 +52,7 @@ class Model:
         slices: str | tuple[int | None, int | None] | None = None,
         pad: bool = False,
         extent: float | None = None,
+        coherence: float = COHERENCE,
         overlap: float = 0.25,
         window: tuple[float, float] | None = None,
         spacing_mm: Sequence[float] | None = None,
@@ -68,8 +69,9 @@ class Model:
         8-bit values are divided by 255; floats in [0, 1] are taken as they are; others by the model's own intensity
         rule, or by `window`. `spacing_mm` (along the last axes) and `name` (which seeds the noise) are for arrays; a
         file has its own. `center`, `box`, `slices` choose a region; a `center` (z, y, x) with `extent` means the slices
-        up to so many mm below and above it; `pad` accepts a smaller image. `callback` runs after each step. The options
-        of `Sampler` (steps, rule, posterior, sigma, spacing, last_step, noise) replace the model's own.
+        up to so many mm below and above it; `pad` accepts a smaller image; `coherence` is the length in mm along which
+        a sample is one opinion through a volume. `callback` runs after each step. The options of `Sampler` (steps, rule,
+        posterior, sigma, spacing, last_step, noise, views, smallest) replace the model's own.
         """
         known = [field.name for field in fields(Sampler)]
         if unknown := sorted(sampler_options.keys() - known):
@@ -78,7 +80,7 @@ class Model:
             slices = ":".join("" if end is None else str(end) for end in slices)
         around, inside = (None if of is None else tuple(map(int, of)) for of in (center, box))
         region, options = Region(around, inside, slices, pad, extent), SamplerOptions(**sampler_options)
-        settings = SegmentSettings(n, seed, set, pool, options, region, window, overlap, batch_size)
+        settings = SegmentSettings(n, seed, set, pool, options, region, window, coherence, overlap, batch_size)
         self.check(settings)
         opened = self.open(image, settings, spacing_mm, name)
         return self.results([opened], settings, callback=callback)[0]

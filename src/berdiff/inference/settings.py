@@ -15,6 +15,10 @@ from berdiff.methods.sampling import SamplerOptions
 SetRule = Literal["independent", "systematic", "representative"]
 
 
+COHERENCE = 160.0  # mm, chosen on readers of LIDC-IDRI (docs/results/volumes.md)
+NEIGHBOURS = 1.25  # mm between slices where it is not known: the median of LIDC-IDRI
+
+
 class FromPool:
     """Settings by which a set of masks is chosen out of a pool of samples."""
 
@@ -48,6 +52,9 @@ class SegmentSettings(FromPool, schema.Settings):
     region: OmitArgPrefixes[Region] = field(default_factory=Region)
     window: Annotated[tuple[float, float] | None, arg(metavar="LOW HIGH")] = None
     """the values that become 0 and 1, such as Hounsfield units -1000 400; default: the model's own rule"""
+    coherence: Annotated[float, Ge(0), arg(metavar="MM")] = COHERENCE
+    """how far apart two slices of a volume are when one sample's random numbers in them correlate by 1/e: a sample is
+    one opinion through the volume; 0: every slice by itself. A single slice is the same with any"""
     overlap: Annotated[float, Ge(0), Lt(1)] = 0.25
     """share by which neighbouring tiles overlap, where an image is larger than the network"""
     batch_size: Annotated[int, Ge(1)] = 16  # images or slices sampled together

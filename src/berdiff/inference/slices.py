@@ -7,13 +7,13 @@ import numpy as np
 import torch
 
 from berdiff.data.fitting import centre
-from berdiff.diffusion.random import sample_generators
+from berdiff.diffusion.along_z import Along, correlation, follow
+from berdiff.diffusion.random import Source, sample_generators
 from berdiff.diffusion.sampler import Sampler
 from berdiff.diffusion.sampling import Callback
 from berdiff.errors import InputError
 from berdiff.inference.opening import OpenedImage
-from berdiff.inference.region import Region
-from berdiff.inference.settings import SegmentSettings
+from berdiff.inference.settings import NEIGHBOURS, SegmentSettings
 from berdiff.methods.base import Segmenter
 
 Advance = Callable[[int], None]  # called with the number of slices that were just done
@@ -25,6 +25,8 @@ class _Slice(NamedTuple):
     key: str  # seeds its noise
     pixels: np.ndarray  # (C, h, w), with zeros around a region that is smaller than the network (`Region.pad`)
     place: np.ndarray  # (P, K, h, w): where its masks go
+    rho: float | None = None  # how far its noise follows that of the slice before it; None: not at all
+    followed: bool = False  # whether the noise of a slice after it follows its own
 
 
 def sample_images(
@@ -39,20 +41,26 @@ def sample_images(
 ) -> list[np.ndarray]:
     """The samples `(P, K, [Z,] H, W)` drawn of each image, on its whole grid, 0 outside the region.
 
-    The noise of a sample is seeded by (seed, the image's name, slice, number) and nothing else.
+    The noise of a sample is seeded by (seed, the image's name, slice, number) and nothing else; in a volume it follows
+    that of the slice before it, from the first slice of the region on.
     """
     P = settings.drawn
     whole = [_empty(image, P, segmenter.targets) for image in images]
     by_shape: dict[tuple[int, ...], list[_Slice]] = {}
     for image, masks in zip(images, whole, strict=True):
-        for one in _slices(image, masks, size, settings.region):
+        for one in _slices(image, masks, size, settings):
             by_shape.setdefault(one.pixels.shape[-2:], []).append(one)
     for shape, alike in by_shape.items():
         fitting = segmenter if shape == size else segmenter.tiled(size, settings.overlap)
+        before: list[Along] | None = None
         for first in range(0, len(alike), settings.batch_size):
             batch = alike[first : first + settings.batch_size]
             pixels = torch.from_numpy(np.stack([one.pixels for one in batch])).to(device)
-            generators = sample_generators(settings.seed, [one.key for one in batch], P, device)
+            generators: list[Source] = []
+            for one in batch:
+                own = sample_generators(settings.seed, [one.key], P, device)
+                before = follow(own, None if one.rho is None else before, one.rho or 0.0, one.followed)
+                generators += before
             try:
                 samples = fitting.sample(pixels, P, generators, sampler, callback).cpu().numpy()
             except ValueError as error:  # how a method reports what does not fit: channels, size, steps
@@ -72,11 +80,23 @@ def _empty(image: OpenedImage, count: int, targets: int) -> np.ndarray:
         raise InputError(f"{image.what}: expected {size}, found less memory (--samples, --pool)") from error
 
 
-def _slices(image: OpenedImage, masks: np.ndarray, size: tuple[int, int], region: Region) -> list[_Slice]:
-    ranges = region.ranges(image.image.shape[1:], size, image.what)
+def _slices(image: OpenedImage, masks: np.ndarray, size: tuple[int, int], settings: SegmentSettings) -> list[_Slice]:
+    ranges = settings.region.ranges(image.image.shape[1:], size, image.what)
     box = tuple(slice(*ends) for ends in ranges[-2:])
     height, width = (max(side, last - first) for side, (first, last) in zip(size, ranges[-2:], strict=True))
     planes, places = centre(image.image[..., *box], (height, width)), masks[..., *box]
     if planes.ndim == 3:
         return [_Slice(image.name, planes, places)]
-    return [_Slice(f"{image.name}|{z}", planes[:, z], places[:, :, z]) for z in range(*ranges[0])]
+    distance = image.spacing[0] if np.isfinite(image.spacing[0]) else NEIGHBOURS
+    rho = correlation(distance, settings.coherence) or None
+    first, end = ranges[0]
+    return [
+        _Slice(
+            f"{image.name}|{z}",
+            planes[:, z],
+            places[:, :, z],
+            rho if z > first else None,
+            rho is not None and z + 1 < end,
+        )
+        for z in range(first, end)
+    ]

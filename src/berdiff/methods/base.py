@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from berdiff.data.input_spec import InputSpec, Kind
 from berdiff.diffusion.bernoulli import check_mask
-from berdiff.diffusion.random import Generators, spawn_generators, uniform
+from berdiff.diffusion.random import Generators, Source, spawn_generators, uniform
 from berdiff.diffusion.sampler import Sampler
 from berdiff.diffusion.sampling import Callback
 from berdiff.errors import InputError
@@ -18,7 +18,7 @@ from berdiff.methods.config import MethodConfig
 
 Terms = Mapping[str, Tensor]
 """The terms of a training loss, each a scalar; "loss" is the one to minimise."""
-PerSample = list[torch.Generator]
+PerSample = list[Source]
 """One generator per sample, image-major."""
 
 
@@ -158,7 +158,8 @@ def _own_generators(image: Tensor, n: int, generators: Generators) -> PerSample:
     if n < 1:
         raise ValueError(f"n: expected at least 1 sample, found {n}")
     count = len(image) * n
-    own = spawn_generators(generators, count) if isinstance(generators, torch.Generator) else list(generators)
+    spawned = isinstance(generators, torch.Generator)
+    own: PerSample = [*(spawn_generators(generators, count) if spawned else generators)]
     if len(own) != count:
         raise ValueError(f"generators: expected one, or one for each of {len(image)} x {n} samples, found {len(own)}")
     return own

@@ -91,6 +91,15 @@ class Pairs:
         """(B, K): D, the mean distance of two different raters; NaN where a case has one."""
         return _over_distinct(self.d_yy, self.raters[:, None])
 
+    def size_gaps(self) -> tuple[np.ndarray, np.ndarray]:
+        """(B, K) twice: the mean difference in pixels between the sizes of two different samples, and of two different
+        raters; NaN where there is one. Unlike a standard deviation it does not depend on how many there are."""
+        samples, raters = self.area[..., : self.n], self.area[..., self.n :]
+        of_samples = np.abs(samples[..., :, None] - samples[..., None, :]).mean((-2, -1))
+        gaps = np.abs(raters[..., :, None] - raters[..., None, :])
+        of_raters = np.einsum("bkqr,bq,br->bk", gaps, self.weight, self.weight)
+        return _over_distinct(of_samples, self.n), _over_distinct(of_raters, self.raters[:, None])
+
     def ged(self, first: int | None = None) -> np.ndarray:
         """(B, K): the squared GED over all pairs (V-statistic)."""
         return 2 * self.d_sy(first) - self.d_ss(first) - self.d_yy

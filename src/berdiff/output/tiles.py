@@ -6,7 +6,7 @@ under it stays untouched.
 
 import io
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from PIL import Image
@@ -76,13 +76,14 @@ def masks_tile(title: str, under: np.ndarray, masks: np.ndarray, kind: Kind, col
 
 def painted_tile(title: str, under: np.ndarray, masks: np.ndarray, kind: Kind) -> Tile:
     """Masks `(K, H, W)` of several targets as they can be told apart where a pixel is hardly more than a line is wide:
-    painted over the image, of nested ones the innermost; independent ones, which may overlap, are outlined."""
+    painted over the image, of nested ones the innermost; independent ones, which may overlap, are outlined. The title
+    says nothing of these masks: on a sheet it stands over a whole column."""
     if kind == "independent":
-        return masks_tile(title, under, masks, kind)
+        return replace(masks_tile(title, under, masks, kind), title=title)
     colours = np.array([rgb_of(colour) for colour in ("#000000", *target_colours(len(masks)))]) / 255
     labels, grey = label_map(masks)[..., None], np.repeat(under[..., None], 3, -1)
     plane = np.where(labels > 0, PAINT * colours[labels[..., 0]] + (1 - PAINT) * grey, grey)
-    return Tile(title if masks.any() else f"{title}: nothing", plane)
+    return Tile(title, plane)
 
 
 def contours_tile(title: str, under: np.ndarray, saliency: np.ndarray, target: int, count: int) -> Tile:
