@@ -70,8 +70,8 @@ class Model:
         rule, or by `window`. `spacing_mm` (along the last axes) and `name` (which seeds the noise) are for arrays; a
         file has its own. `center`, `box`, `slices` choose a region; a `center` (z, y, x) with `extent` means the slices
         up to so many mm below and above it; `pad` accepts a smaller image; `coherence` is the length in mm along which
-        a sample is one opinion through a volume. `callback` runs after each step. The options of `Sampler` (steps, rule,
-        posterior, sigma, spacing, last_step, noise, views, smallest) replace the model's own.
+        a sample is one opinion through a volume. `callback` runs after each step. The options of `Sampler` (steps,
+        rule, posterior, sigma, spacing, last_step, noise, views, smallest) replace the model's own.
         """
         known = [field.name for field in fields(Sampler)]
         if unknown := sorted(sampler_options.keys() - known):
