@@ -21,6 +21,7 @@ import pytest
 from PIL import Image
 
 from berdiff.errors import InputError
+from berdiff.files import lock
 from berdiff.inference.finding import Finding
 from berdiff.inference.findings import open_findings
 from berdiff.inference.inputs import find_inputs, take_part
@@ -31,6 +32,7 @@ from berdiff.output.case_files import combined_majority, combined_saliency
 from berdiff.output.claims import Claims
 from berdiff.output.kinds import OutputSettings
 from berdiff.output.segmentation import Outcome, SegmentationJob
+from berdiff.workfolder import LOCK
 from fakes import bright_model, make_spec
 
 AFFINE = np.diag([-0.8, -0.8, 2.0, 1])
@@ -257,8 +259,10 @@ def test_what_another_process_has_claimed_is_left_to_it_and_comes_last(scans, tm
     segment(scans, tmp_path / "once")
     out = tmp_path / "out"
     out.mkdir()
+    held = lock(out / LOCK, shared=True)  # as every process at work there has it
     claim = Claims(out).take("a")
     assert claim is not None
+    assert held is not None
     assert Claims(out).taken("a")
     assert Claims(out).take("a") is None
     outcomes: list[Outcome] = []
@@ -271,6 +275,7 @@ def test_what_another_process_has_claimed_is_left_to_it_and_comes_last(scans, tm
     assert not (out / "a").exists()
     claim.release()
     claim.release()
+    held.close()
     worker.join(60)
     assert outcomes[0].done == [*NAMES[3:], *NAMES[:3]]
     assert tree(out) == tree(tmp_path / "once")
@@ -338,3 +343,17 @@ def test_processes_split_the_work_and_a_killed_one_is_made_up_for(scans, tmp_pat
 
 def _open_files(pid: int) -> list[Path]:
     return [file for file in Path(f"/proc/{pid}/fd").glob("*") if file.is_symlink()]
+
+
+def test_every_line_of_the_page_has_a_cell_per_column(tmp_path):
+    for name, notes in (("a", ()), ("b", ("simulated",))):
+        make_done(tmp_path, name, 0.3, notes)
+        done = json.loads((tmp_path / name / "done.json").read_text())
+        done["measurements"]["core"] = done["measurements"]["nodule"]
+        (tmp_path / name / "done.json").write_text(json.dumps(done))
+    page = cohort.write_cohort(tmp_path)
+    assert page is not None
+    head, *lines = page.read_text().split("<tr>")[1:]
+    assert len(lines) == 4
+    assert {line.count("<td") for line in lines} == {head.count("<th")} == {11}
+    assert page.read_text().count("<img alt") == 2  # each result once
