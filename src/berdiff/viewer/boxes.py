@@ -1,0 +1,62 @@
+"""Which part of an image goes into the page: all of it, or as much around the finding as the limits allow."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+Box = tuple[tuple[int, int], ...]  # [first, last + 1) along each of the last axes
+
+MAX_SIDE = 2048  # voxels: what every graphics card takes as a side of a volume
+
+
+def marked_box(*masks: np.ndarray, axes: int) -> Box | None:
+    """Around all that any of the masks (..., [Z,] H, W) marks; None where that is nothing."""
+    spans: list[list[tuple[int, int]]] = []
+    for mask in masks:
+        marked = mask.any(axis=tuple(range(mask.ndim - axes)))
+        if marked.any():
+            lines = [marked.any(axis=tuple(a for a in range(axes) if a != axis)) for axis in range(axes)]
+            spans.append([(int(line.argmax()), len(line) - int(line[::-1].argmax())) for line in lines])
+    return tuple((min(a for a, _ in ends), max(b for _, b in ends)) for ends in zip(*spans, strict=True)) or None
+
+
+def bounded_box(shape: Sequence[int], core: Box | None, most: int) -> Box:
+    """The largest box of at most `most` voxels: it grows from the middle of `core` to the core, then to the whole.
+
+    Where there is no core, it is around the middle of the image.
+    """
+    core = core or tuple((side // 2, side // 2 + 1) for side in shape)
+    middle = [(first + last) / 2 for first, last in core]
+
+    def at(t: float) -> Box:
+        inner, outer = min(1.0, 2 * t), max(0.0, 2 * t - 1)
+        box = []
+        for (first, last), side, mid in zip(core, shape, middle, strict=True):
+            low = (1 - outer) * (mid + inner * (first - mid))
+            high = (1 - outer) * (mid + inner * (last - mid)) + outer * side
+            low, high = int(np.floor(low)), int(np.ceil(high))
+            over = max(0, high - low - MAX_SIDE)
+            low, high = low + over // 2, high - (over - over // 2)
+            box.append((low, max(high, low + 1)))
+        return tuple(box)
+
+    def fits(box: Box) -> bool:
+        return int(np.prod([last - first for first, last in box])) <= most
+
+    low, high = 0.0, 1.0
+    if fits(at(high)):
+        return at(high)
+    for _ in range(30):
+        half = (low + high) / 2
+        low, high = (half, high) if fits(at(half)) else (low, half)
+    return at(low)
+
+
+def cut(array: np.ndarray, box: Box) -> np.ndarray:
+    """The box of (..., [Z,] H, W)."""
+    return array[(..., *(slice(*ends) for ends in box))]
+
+
+def overlap(a: Box, b: Box) -> Box | None:
+    both = tuple((max(p, r), min(q, s)) for (p, q), (r, s) in zip(a, b, strict=True))
+    return both if all(first < last for first, last in both) else None
