@@ -24,6 +24,7 @@ KINDS = {
     "nifti": "all of the masks and maps as NIfTI, where the source lies",
     "dicom-seg": "DICOM SEG that refers to the source images (DICOM inputs)",
     "report": "a page for the browser, all in one file",
+    "viewer": "a page to look through image, masks and slices in, all in one file",
 }
 DEFAULT_KINDS = {
     "dicom": ("dicom-seg", "json", "overlay"),

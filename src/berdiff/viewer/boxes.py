@@ -27,17 +27,16 @@ def bounded_box(shape: Sequence[int], core: Box | None, most: int) -> Box:
     """
     core = core or tuple((side // 2, side // 2 + 1) for side in shape)
     middle = [(first + last) / 2 for first, last in core]
+    whole = [_side(side, mid) for side, mid in zip(shape, middle, strict=True)]
 
     def at(t: float) -> Box:
         inner, outer = min(1.0, 2 * t), max(0.0, 2 * t - 1)
         box = []
-        for (first, last), side, mid in zip(core, shape, middle, strict=True):
-            low = (1 - outer) * (mid + inner * (first - mid))
-            high = (1 - outer) * (mid + inner * (last - mid)) + outer * side
-            low, high = int(np.floor(low)), int(np.ceil(high))
-            over = max(0, high - low - MAX_SIDE)
-            low, high = low + over // 2, high - (over - over // 2)
-            box.append((low, max(high, low + 1)))
+        for (first, last), (least, most), mid in zip(core, whole, middle, strict=True):
+            low = (1 - outer) * max(least, mid + inner * (first - mid)) + outer * least
+            high = (1 - outer) * min(most, mid + inner * (last - mid)) + outer * most
+            low = min(int(np.floor(low)), most - 1)
+            box.append((low, max(low + 1, int(np.ceil(high)))))
         return tuple(box)
 
     def fits(box: Box) -> bool:
@@ -50,6 +49,12 @@ def bounded_box(shape: Sequence[int], core: Box | None, most: int) -> Box:
         half = (low + high) / 2
         low, high = (half, high) if fits(at(half)) else (low, half)
     return at(low)
+
+
+def _side(length: int, mid: float) -> tuple[int, int]:
+    """All of a side, or of a long one what a graphics card takes around its middle."""
+    first = max(0, min(length - MAX_SIDE, round(mid) - MAX_SIDE // 2))
+    return first, min(length, first + MAX_SIDE)
 
 
 def cut(array: np.ndarray, box: Box) -> np.ndarray:

@@ -144,8 +144,10 @@ def _raters(image: OpenedImage) -> list[np.ndarray]:
 
 
 def _mask_box(marked: Box | None, box: Box) -> Box:
-    """What is marked in the image's part, as small as it is; one voxel where that is nothing."""
-    return (marked and overlap(marked, box)) or tuple((first, first + 1) for first, _ in box)
+    """What is marked in the image's part, and one voxel around it: graphics cards go on outside with what is at the
+    edge. One voxel where nothing is marked."""
+    around = marked and overlap(tuple((first - 1, last + 1) for first, last in marked), box)
+    return around or tuple((first, first + 1) for first, _ in box)
 
 
 def _masks(parts: Sequence[np.ndarray], box: Box) -> dict[str, Any]:
@@ -209,7 +211,14 @@ def _measured(result: Result, k: int) -> dict[str, Any]:
         "finding": percent(over_samples["finding_probability"]),
         "raters_finding": f"{sum(of['finding_probability'] > 0 for of in own)} of {len(own)}" if own else None,
         "rows": [
-            {"what": what, "unit": unit, "low": low, "median": median, "high": high, "raters": [of[i] for of in medians]}
+            {
+                "what": what,
+                "unit": unit,
+                "low": low,
+                "median": median,
+                "high": high,
+                "raters": [of[i] for of in medians],
+            }
             for i, (what, unit, low, median, high) in enumerate(sizes(over_samples))
         ],
     }

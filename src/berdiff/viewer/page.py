@@ -5,10 +5,15 @@ the server may ask that server.
 """
 
 import base64
+from collections.abc import Sequence
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
 from typing import Any
+
+from berdiff.inference.representatives import Representative
+from berdiff.inference.result import Result
+from berdiff.viewer.document import result_document
 
 STATIC = files("berdiff.viewer") / "static"
 SCRIPTS = (
@@ -24,6 +29,11 @@ SCRIPTS = (
     "js/main.js",
 )
 STYLE = "viewer.css"
+
+
+def result_page(result: Result, representatives: Sequence[Representative]) -> str:
+    """What `--write viewer` writes."""
+    return page(result_document(result, representatives))
 
 
 def page(document: dict[str, Any]) -> str:

@@ -99,16 +99,16 @@
         context.fill(moved(this.cached(layer, "fill", tile, place)));
         context.globalAlpha = 1;
       }
-      const path = moved(edges);
+      const path = moved(edges), width = layer.width * Math.min(1, Math.max(0.55, Math.abs(tile.sx) / dpr / 5)); // thin where voxels are small
       context.lineCap = "square";
       context.setLineDash([]);
       context.strokeStyle = "rgb(0 0 0 / 0.45)"; // a dark rim: seen on bright ground too
-      context.lineWidth = (layer.width + 1.6) * dpr;
+      context.lineWidth = (width + 1.4) * dpr;
       context.stroke(path);
       context.setLineDash((layer.dash || []).map((length) => length * dpr));
       if (layer.dash) context.lineCap = "butt";
       context.strokeStyle = layer.colour;
-      context.lineWidth = layer.width * dpr;
+      context.lineWidth = width * dpr;
       context.stroke(path);
       context.setLineDash([]);
     }

@@ -148,8 +148,8 @@
   function refreshPlace(voxel) {
     const { picture, view } = B, { json } = picture, at = voxel || view.voxel;
     const number = (mm) => mm.toFixed(1);
-    const mm = picture.mm(at), shown = json.volume ? at : at.slice(1), [, last] = picture.box[0];
-    if (json.volume) slide("slice", view.voxel[0], `${view.voxel[0]} of ${last - 1}`);
+    const mm = picture.mm(at), shown = json.volume ? at : at.slice(1), [first, last] = picture.box[0];
+    if (json.volume) slide("slice", view.voxel[0], `${view.voxel[0]} (${first} to ${last - 1})`);
     const parts = [`${json.volume ? "slice, row, column" : "row, column"} ${shown.join(", ")}`];
     if (mm) parts.push(`${json.placed ? "R, A, S" : "x, y"} ${(json.volume || json.placed ? mm : mm.slice(0, 2)).map(number).join(", ")} mm`);
     parts.push(`value ${(picture.at(picture.channels[B.state.channel], picture.box, at) / picture.top).toFixed(2)}`);

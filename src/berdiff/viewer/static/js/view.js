@@ -2,7 +2,7 @@
 (() => {
   "use strict";
   const B = window.berdiff;
-  const { Niivue, NVImage, SLICE_TYPE, DRAG_MODE, SHOW_RENDER } = window.niivue;
+  const { Niivue, NVImage, SLICE_TYPE, DRAG_MODE } = window.niivue;
   const VIEWS = {
     axial: SLICE_TYPE.AXIAL, coronal: SLICE_TYPE.CORONAL, sagittal: SLICE_TYPE.SAGITTAL,
     all: SLICE_TYPE.MULTIPLANAR, "3d": SLICE_TYPE.RENDER,
@@ -17,7 +17,7 @@
       this.nv = new Niivue({
         logLevel: "silent", dragAndDropEnabled: false, loadingText: "", backColor: [0, 0, 0, 1], crosshairWidth: 0,
         isOrientationTextVisible: false, isRadiologicalConvention: true, isForceMouseClickToVoxelCenters: true,
-        isColorbar: false, multiplanarShowRender: SHOW_RENDER.ALWAYS, multiplanarPadPixels: 4, tileMargin: 4,
+        isColorbar: false,
         viewModeHotKey: "", clipPlaneHotKey: "", cycleClipPlaneHotKey: "", isAntiAlias: true, show3Dcrosshair: false,
         mouseEventConfig: {
           leftButton: { primary: DRAG_MODE.crosshair, withShift: DRAG_MODE.pan, withCtrl: DRAG_MODE.windowing },
@@ -30,6 +30,7 @@
       await this.nv.attachToCanvas(this.canvas);
       const draw = this.nv.drawScene.bind(this.nv);
       this.nv.drawScene = () => {
+        if (this.name === "all") this.nv.customLayout = this.layout();
         const words = draw();
         this.afterDraw();
         return words;
@@ -76,9 +77,21 @@
     get window() { return [this.base.cal_min / this.picture.top, this.base.cal_max / this.picture.top]; }
 
     setView(name) {
-      const hero = name === "all" ? 0.62 : 0;
-      Object.assign(this.nv.opts, { heroImageFraction: hero, heroSliceType: SLICE_TYPE.AXIAL });
+      this.name = name;
+      this.nv.customLayout = name === "all" ? this.layout() : null;
       this.nv.setSliceType(VIEWS[name]);
+    }
+
+    // The axial plane large; the others and 3D beside it, or in a high window below it
+    layout() {
+      const { clientWidth: width, clientHeight: height } = this.canvas, wide = width > height;
+      const [big, third, gap] = [0.64, 1 / 3, 0.006];
+      const small = (sliceType, i) => {
+        const [along, across] = [i * third + (i ? gap : 0), third - (i ? gap : 0)];
+        return { sliceType, position: wide ? [big + gap, along, 1 - big - gap, across] : [along, big + gap, across, 1 - big - gap] };
+      };
+      const axial = { sliceType: SLICE_TYPE.AXIAL, position: wide ? [0, 0, big, 1] : [0, 0, 1, big] };
+      return [axial, ...[SLICE_TYPE.CORONAL, SLICE_TYPE.SAGITTAL, SLICE_TYPE.RENDER].map(small)];
     }
 
     setSmooth(smooth) { this.nv.setInterpolation(!smooth); }
