@@ -96,11 +96,13 @@
 
     setSmooth(smooth) { this.nv.setInterpolation(!smooth); }
 
-    // relative; 0 takes it back
+    // relative, around the crosshair; 0 takes it back
     zoom(factor) {
-      const [x, y, z, now] = this.nv.scene.pan2Dxyzmm;
-      const next = factor ? Math.min(20, Math.max(0.5, now * factor)) : 1;
-      this.nv.setPan2Dxyzmm(factor ? [x, y, z, next] : [0, 0, 0, 1]);
+      if (!factor) return this.nv.setPan2Dxyzmm([0, 0, 0, 1]);
+      const [z, y, x] = this.voxel, [dz, dy, dx] = this.picture.spacing, [px, py, pz, now] = this.nv.scene.pan2Dxyzmm;
+      const next = Math.min(20, Math.max(0.5, now * factor));
+      const kept = (pan, at) => pan + at * (now - next); // at: mm of the crosshair on NiiVue's grid
+      return this.nv.setPan2Dxyzmm([kept(px, -dx * x), kept(py, -dy * y), kept(pz, dz * z), next]);
     }
 
     // --- voxels (slice, row, column) of the whole image, and the canvas in its own pixels -----------------------------
