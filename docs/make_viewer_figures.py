@@ -21,7 +21,13 @@ from berdiff.viewer.page import page
 
 FIGURES = Path(__file__).parent / "figures"
 SIZE, REACH = 128, 14.0  # pixels per side; mm above and below the middle of the nodule
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 
 
 def large_nodule() -> Nodule:

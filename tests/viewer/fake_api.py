@@ -16,7 +16,9 @@ TOKEN = "secret"
 class FakeApi:
     """`documents`: item -> the document of its image; `segment`: (item, center) -> the document with masks."""
 
-    def __init__(self, documents: dict[str, dict[str, Any]], segment: Callable[[str, list[int]], dict[str, Any]]) -> None:
+    def __init__(
+        self, documents: dict[str, dict[str, Any]], segment: Callable[[str, list[int]], dict[str, Any]]
+    ) -> None:
         self.documents, self.segment = documents, segment
         self.posts: list[tuple[str, Any, str | None]] = []  # (path, body, token)
         self.deleted: list[str] = []
@@ -27,7 +29,14 @@ class FakeApi:
         model = {"name": "bright", "size": [16, 16], "channels": ["ct"], "targets": ["nodule"], "sampler": {"steps": 3}}
         kinds = {True: "volume", False: "image"}
         items = [
-            {"id": key, "name": of["name"], "kind": kinds[of["volume"]], "shape": of["shape"], "channels": 1, "group": ""}
+            {
+                "id": key,
+                "name": of["name"],
+                "kind": kinds[of["volume"]],
+                "shape": of["shape"],
+                "channels": 1,
+                "group": "",
+            }
             for key, of in self.documents.items()
         ]
         return {"models": [model], "items": items, "limits": {"samples": 64}}
@@ -54,7 +63,11 @@ class FakeApi:
             return 422, {"error": "broken.png: expected an image, found a damaged file"}
         if path == "/api/jobs":
             self.looks = 0
-            return (429, {"error": "The server is busy: 4 segmentations wait already"}) if self.busy else (202, {"id": "j1"})
+            return (
+                (429, {"error": "The server is busy: 4 segmentations wait already"})
+                if self.busy
+                else (202, {"id": "j1"})
+            )
         return 201, {}
 
 

@@ -99,7 +99,9 @@ def test_decoded_masks_are_the_samples(show):
     tab = show(document)
     rows, columns = (slice(*ends) for ends in document["masks"]["box"])
     for m, k in [(1, 0), (3, 2), (7, 1)]:
-        decoded = np.reshape(tab.run(f"berdiff.hooks.mask({m}, {k})"), (rows.stop - rows.start, columns.stop - columns.start))
+        decoded = np.reshape(
+            tab.run(f"berdiff.hooks.mask({m}, {k})"), (rows.stop - rows.start, columns.stop - columns.start)
+        )
         np.testing.assert_array_equal(decoded, result.samples[m, k, rows, columns])
     assert tab.page.locator("#targets button").count() == 4
     tab.page.click("#targets button:has-text('tumour core')")
@@ -180,7 +182,10 @@ def test_hostile_names_are_shown_as_text(show):
 @pytest.mark.slow
 @pytest.mark.parametrize(("width", "height"), [(1280, 800), (420, 800)])
 def test_nothing_is_wider_than_the_window(show, width, height):
-    tab = show(result_document(several_2d("nested", name="a long name of a case " * 4)), viewport={"width": width, "height": height})
+    tab = show(
+        result_document(several_2d("nested", name="a long name of a case " * 4)),
+        viewport={"width": width, "height": height},
+    )
     assert tab.run("document.documentElement.scrollWidth") <= width
     frame = tab.page.locator("#frame").bounding_box()
     assert frame["width"] > 0.6 * width

@@ -46,7 +46,14 @@ def volume(n=4, shape=(5, 9, 7), kind="") -> Result:
 
 @pytest.mark.parametrize(
     "result",
-    [result_2d(raters=3), chosen_2d(), volume(), volume(kind="nested"), several_2d("exclusive"), several_2d("independent")],
+    [
+        result_2d(raters=3),
+        chosen_2d(),
+        volume(),
+        volume(kind="nested"),
+        several_2d("exclusive"),
+        several_2d("independent"),
+    ],
     ids=["raters", "set", "volume", "nested", "exclusive", "independent"],
 )
 def test_masks_counts_and_image_are_the_results(result):
@@ -90,7 +97,9 @@ def test_a_large_volume_is_cut_around_the_finding():
     document = result_document(result, limit=8000)
     box = document["image"]["box"]
     assert np.prod(sides(box)) <= 8000
-    assert all(first <= a and b <= last for (first, last), (a, b) in zip(box, ((20, 22), (5, 9), (40, 44)), strict=True))
+    assert all(
+        first <= a and b <= last for (first, last), (a, b) in zip(box, ((20, 22), (5, 9), (40, 44)), strict=True)
+    )
     np.testing.assert_array_equal(all_masks(document)[: len(result.samples)], result.samples)
     assert sides(result_document(result)["image"]["box"]) == (30, 40, 50)
 

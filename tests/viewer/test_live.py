@@ -21,7 +21,9 @@ def volume():
 
 
 def picture():
-    return result_2d(size=(16, 24), spacing=(1.0, 1.0), image=np.full((1, 16, 24), 0.2, np.float32), name="<b>picture</b>")
+    return result_2d(
+        size=(16, 24), spacing=(1.0, 1.0), image=np.full((1, 16, 24), 0.2, np.float32), name="<b>picture</b>"
+    )
 
 
 def opened(result):

@@ -50,7 +50,9 @@ def test_only_its_own_scripts_may_run_and_nothing_is_asked_for():
     hashed = [f"'sha256-{base64.b64encode(sha256(text.encode()).digest()).decode()}'" for _, text in seen.scripts[1:]]
     assert hashed == rules["script-src"]
     assert len(hashed) == len(SCRIPTS)
-    assert not [a for _, a in seen.elements if a.keys() & {"src", "href", "style"} or any(k.startswith("on") for k in a)]
+    assert not [
+        a for _, a in seen.elements if a.keys() & {"src", "href", "style"} or any(k.startswith("on") for k in a)
+    ]
     assert policy(Seen(page(live_document("secret"))))["connect-src"] == ["'self'"]
 
 

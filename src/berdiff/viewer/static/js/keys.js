@@ -74,8 +74,8 @@
       if (typing || event.ctrlKey || event.metaKey || event.altKey || ($("help").open && event.key !== "?")) return;
       const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
       const found = KEYS.find(([name]) => name === key);
-      const onRange = event.target.matches("input[type=range]") && key.startsWith("Arrow");
-      if (onRange) return; // a slider has its own arrows
+      const own = event.target.matches("input[type=range]") ? key.startsWith("Arrow") : key === "Enter" && event.target.matches("button, a");
+      if (own) return; // a slider has its own arrows, and a button its Enter
       if (key === "?") help();
       else if (!B.picture) return;
       else if (found) found[3]();

@@ -33,7 +33,7 @@
     B.outlines.cache.clear();
     const targets = picture.targets.length;
     Object.assign(state, { sample: 1, representative: null, raters: [] });
-    if (state.target >= targets || !same) state.target = targets > 1 ? B.ALL : 0;
+    if (!same || !before.targets.length || state.target >= targets) state.target = targets > 1 ? B.ALL : 0;
     if (!same) Object.assign(state, { channel: json.channel, window: [0, 1], view: json.volume ? "all" : "axial", mask: false });
     const voxel = same ? B.view.voxel : picture.start;
     await B.view.show(picture, state.channel, state.window);

@@ -90,8 +90,9 @@
   function buildLevels(json) {
     const all = B.state.target === B.ALL;
     const rows = all
-      ? json.targets.map((target) => [target.colour, `${target.name}: ${json.kind === "exclusive" ? "the likeliest class" : "at least half of the samples"}`])
+      ? json.targets.map((target) => [target.colour, target.name])
       : json.levels.map((level, i) => [json.targets[B.state.target].levels[i], `at least ${percent(level)}`]);
+    $("level-words").textContent = !all ? "" : json.kind === "exclusive" ? "each where it is the likeliest class" : "each where at least half of the samples mark it";
     $("levels").replaceChildren(...rows.map(([colour, words]) => element("li", {}, swatch(colour), words)));
   }
 
@@ -102,9 +103,10 @@
       table.dataset.target = json.targets[k].name;
       if (json.targets.length > 1) table.append(element("caption", {}, swatch(json.targets[k].colour, "filled"), json.targets[k].name));
       const line = (tag, ...cells) => element("tr", {}, ...cells.map((text, i) => element(i ? tag : "th", { textContent: text })));
-      table.append(line("td", "P(finding)", finding, "", ""), line("th", "", "median", "5 %", "95 %"));
+      table.append(line("td", "P(finding)", finding), line("th", "", "median", "5 %", "95 %"));
       for (const { what, unit, low, median, high } of rows) table.append(line("td", `${what}, ${unit}`, median, low, high));
       table.rows[0].className = "finding";
+      table.rows[0].cells[1].colSpan = 3;
       if (!raters) return table;
       const own = rows.map(({ what, raters }) => `${what} ${raters.join(", ")}`).join("; ");
       return element("div", {}, table, element("p", { className: "hint", textContent: `Raters: a finding by ${found}; ${own}.` }));
@@ -151,7 +153,7 @@
     const mm = picture.mm(at), shown = json.volume ? at : at.slice(1), [first, last] = picture.box[0];
     if (json.volume) slide("slice", view.voxel[0], `${view.voxel[0]} (${first} to ${last - 1})`);
     const parts = [`${json.volume ? "slice, row, column" : "row, column"} ${shown.join(", ")}`];
-    if (mm) parts.push(`${json.placed ? "R, A, S" : "x, y"} ${(json.volume || json.placed ? mm : mm.slice(0, 2)).map(number).join(", ")} mm`);
+    if (mm) parts.push(`${json.placed ? "R, A, S" : json.volume ? "x, y, z" : "x, y"} ${(json.volume || json.placed ? mm : mm.slice(0, 2)).map(number).join(", ")} mm`);
     parts.push(`value ${(picture.at(picture.channels[B.state.channel], picture.box, at) / picture.top).toFixed(2)}`);
     if (json.samples) for (const k of B.shownTargets()) {
       parts.push(`${picture.targets.length > 1 ? `${picture.targets[k].name} ` : "marked by "}${percent(picture.share(k, at))}`);
