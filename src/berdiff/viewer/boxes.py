@@ -13,9 +13,10 @@ def marked_box(*masks: np.ndarray, axes: int) -> Box | None:
     """Around all that any of the masks (..., [Z,] H, W) marks; None where that is nothing."""
     spans: list[list[tuple[int, int]]] = []
     for mask in masks:
-        marked = mask.any(axis=tuple(range(mask.ndim - axes)))
+        marked = np.asarray(mask.any(axis=tuple(range(mask.ndim - axes))))
         if marked.any():
-            lines = [marked.any(axis=tuple(a for a in range(axes) if a != axis)) for axis in range(axes)]
+            across = [tuple(a for a in range(axes) if a != axis) for axis in range(axes)]
+            lines = [np.asarray(marked.any(axis=others)) for others in across]
             spans.append([(int(line.argmax()), len(line) - int(line[::-1].argmax())) for line in lines])
     return tuple((min(a for a, _ in ends), max(b for _, b in ends)) for ends in zip(*spans, strict=True)) or None
 
