@@ -32,12 +32,10 @@ def test_the_page_shows_image_and_saliency_the_right_way_up_and_asks_for_nothing
     tab.set(contours=False)
     pixels = tab.pixels()
     frame = tab.page.locator("#frame").bounding_box()
-    left, right = frame["x"], frame["x"] + frame["width"]
-    scale = frame["width"] / 24  # the image is as wide as the frame, and in its middle
+    left, scale = frame["x"], frame["width"] / 24  # the image is as wide as the frame, and in its middle
     top = frame["y"] + (frame["height"] - 16 * scale) / 2
-    at = {(row, column): pixels[round(top + (row + 0.5) * scale), round(left + (column + 0.5) * scale)] for row, column in
-          [(1, 2), (2, 8), (2, 9), (9, 1), (13, 21), (13, 2), (2, 22), (10, 10)]}  # fmt: skip
-    assert right > left
+    places = [(1, 2), (2, 8), (2, 9), (9, 1), (13, 21), (13, 2), (2, 22), (10, 10)]
+    at = {(y, x): pixels[round(top + (y + 0.5) * scale), round(left + (x + 0.5) * scale)] for y, x in places}
     assert not is_grey(at[1, 2])
     assert not is_grey(at[2, 8])
     assert all(is_grey(at[place]) for place in [(2, 9), (9, 1), (13, 2), (10, 10)])
@@ -57,10 +55,9 @@ def test_sliders_and_keys_change_what_is_drawn(show):
     tab.run("berdiff.setSmooth(false)")
     tab.set(contours=False, saliency=False)
     assert is_grey(tab.colour((0, 13, 21)))
-    for key, words, marked in [("ArrowRight", "sample 2 of 4", True), ("ArrowRight", "sample 3 of 4", True),
-                               ("ArrowRight", "sample 4 of 4", False), ("ArrowLeft", "sample 3 of 4", True)]:  # fmt: skip
-        page.keyboard.press(key)
-        assert page.inner_text("#sample-words") == words
+    for key, number, marked in [("Right", 2, True), ("Right", 3, True), ("Right", 4, False), ("Left", 3, True)]:
+        page.keyboard.press(f"Arrow{key}")
+        assert page.inner_text("#sample-words") == f"sample {number} of 4"
         assert is_grey(tab.colour((0, 13, 21))) != marked
         assert not is_grey(tab.colour((0, 1, 3)))
     page.locator("#sample").fill("1")

@@ -13,7 +13,6 @@ from berdiff.inference.opening import OpenedImage
 from berdiff.viewer.document import image_document, result_document
 
 pytestmark = pytest.mark.slow
-GREY = 51
 
 
 def volume():
