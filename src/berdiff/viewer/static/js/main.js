@@ -19,8 +19,10 @@
   B.setChannel = async (channel) => {
     const voxel = B.view.voxel;
     state.channel = channel;
+    B.view.hold = true;
     await B.view.show(B.picture, channel, state.window);
     B.view.voxel = voxel;
+    B.view.hold = false;
     B.redraw();
     B.panel.refresh();
   };
@@ -36,6 +38,7 @@
     if (!same || !before.targets.length || state.target >= targets) state.target = targets > 1 ? B.ALL : 0;
     if (!same) Object.assign(state, { channel: json.channel, window: [0, 1], view: json.volume ? "all" : "axial", mask: false });
     const voxel = same ? B.view.voxel : picture.start;
+    B.view.hold = true;
     await B.view.show(picture, state.channel, state.window);
     if (!same) {
       B.view.zoom(0);
@@ -43,6 +46,7 @@
       B.view.setSmooth(state.smooth);
     }
     B.view.voxel = voxel;
+    B.view.hold = false;
     B.panel.build();
     B.redraw();
   };

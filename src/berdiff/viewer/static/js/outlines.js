@@ -138,7 +138,7 @@
     }
 
     drawWords(context, tile, dpr) {
-      const { picture } = this.view, { left, top, width, height } = tile;
+      const { picture } = this.view, { left, top, width, height } = tile, high = height > 80 * dpr; // else words would cover it
       context.font = `${12 * dpr}px system-ui, sans-serif`;
       context.fillStyle = "rgb(255 255 255 / 0.75)";
       context.shadowColor = "black";
@@ -149,10 +149,10 @@
         const [west, east, north, south] = LETTERS[tile.axis], turned = tile.axis === 2 && tile.sx < 0;
         write(turned ? east : west, left + 6 * dpr, top + height / 2, "left");
         write(turned ? west : east, left + width - 6 * dpr, top + height / 2, "right");
-        write(north, left + width / 2, top + 10 * dpr, "center");
-        write(south, left + width / 2, top + height - 10 * dpr, "center");
+        if (high) write(north, left + width / 2, top + 10 * dpr, "center");
+        if (high) write(south, left + width / 2, top + height - 10 * dpr, "center");
       }
-      if (picture.knownSpacing) this.drawRuler(context, tile, dpr, write);
+      if (picture.knownSpacing && high) this.drawRuler(context, tile, dpr, write);
       context.shadowBlur = 0;
     }
 

@@ -24,7 +24,7 @@
 
   function build() {
     const { json } = B.picture, result = Boolean(json.samples);
-    $("name").textContent = json.name || "berdiff viewer";
+    Object.assign($("name"), { textContent: json.name || "berdiff viewer", title: json.name });
     $("about").textContent = json.settings;
     for (const id of ["saliency", "contour", "mask", "measurement"]) $(`${id}-section`).hidden = !result;
     $("image-section").hidden = false;

@@ -30,6 +30,7 @@
       await this.nv.attachToCanvas(this.canvas);
       const draw = this.nv.drawScene.bind(this.nv);
       this.nv.drawScene = () => {
+        if (this.hold) return ""; // while much changes: it is drawn once, at the end
         if (this.name === "all") this.nv.customLayout = this.layout();
         const words = draw();
         this.afterDraw();
@@ -45,6 +46,7 @@
       while (this.nv.volumes.length > keep) this.nv.removeVolume(this.nv.volumes[this.nv.volumes.length - 1]);
       if (!same) {
         this.base = await this.load(picture.channels[channel], picture.box, picture.top > 255 ? "uint16" : "uint8");
+        Object.assign(this.base, { cal_min: window[0] * picture.top, cal_max: window[1] * picture.top });
         this.nv.addVolume(this.base);
       }
       this.layer = null;
@@ -52,7 +54,6 @@
         this.layer = await this.load(new Uint8Array(4 * B.volume(picture.maskBox)), picture.maskBox, "rgba");
         this.nv.addVolume(this.layer);
       }
-      this.setWindow(window);
     }
 
     load(array, box, type) {
@@ -94,7 +95,9 @@
       return [axial, ...[SLICE_TYPE.CORONAL, SLICE_TYPE.SAGITTAL, SLICE_TYPE.RENDER].map(small)];
     }
 
-    setSmooth(smooth) { this.nv.setInterpolation(!smooth); }
+    setSmooth(smooth) {
+      if (this.nv.opts.isNearestInterpolation === smooth) this.nv.setInterpolation(!smooth);
+    }
 
     // relative, around the crosshair; 0 takes it back
     zoom(factor) {
