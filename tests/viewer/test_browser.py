@@ -1,5 +1,7 @@
 """The page in a real browser: what is drawn is the result, the right way up, and controls change it."""
 
+from dataclasses import replace
+
 import nibabel
 import numpy as np
 import pytest
@@ -201,3 +203,19 @@ def test_a_part_of_a_large_volume_says_so_and_keeps_its_places(show):
     assert tab.run("berdiff.hooks.voxel()") == [12, 5, 31]
     assert not is_grey(tab.colour((12, 5, 31)))
     assert is_grey(tab.colour((12, 7, 27)))
+
+
+@pytest.mark.slow
+def test_another_channel_is_another_picture_under_the_same_masks(show):
+    image = np.stack([np.full((16, 24), share, np.float32) for share in (0.2, 0.8)])
+    tab = show(result_document(replace(corner_result(), image=image), channels=("t1", "t2")))
+    tab.set(contours=False)
+    tab.run("berdiff.hooks.moveTo([0, 6, 12])")
+    tab.page.select_option("#channel", label="t2")
+    tab.page.wait_for_function("() => berdiff.hooks.state().channel === 1 && !berdiff.view.hold")
+    assert np.abs(tab.colour((0, 10, 10)) - 204).max() <= 2
+    assert np.ptp(tab.colour((0, 1, 2))) > 20
+    tab.page.select_option("#channel", label="t1")
+    tab.page.wait_for_function("() => berdiff.hooks.state().channel === 0 && !berdiff.view.hold")
+    assert is_grey(tab.colour((0, 10, 10)))
+    assert tab.run("berdiff.hooks.voxel()") == [0, 6, 12]

@@ -16,14 +16,24 @@
   };
   B.setSmooth = (smooth) => { state.smooth = smooth; B.view.setSmooth(smooth); B.panel.refresh(); };
   B.setView = (name) => { state.view = name; B.view.setView(name); B.panel.refresh(); };
+  // Many changes, drawn once
+  const atOnce = async (change) => {
+    B.view.hold = true;
+    try {
+      await change();
+    } finally {
+      B.view.hold = false;
+    }
+    B.redraw();
+  };
+
   B.setChannel = async (channel) => {
     const voxel = B.view.voxel;
     state.channel = channel;
-    B.view.hold = true;
-    await B.view.show(B.picture, channel, state.window);
-    B.view.voxel = voxel;
-    B.view.hold = false;
-    B.redraw();
+    await atOnce(async () => {
+      await B.view.show(B.picture, channel, state.window);
+      B.view.voxel = voxel;
+    });
     B.panel.refresh();
   };
 
@@ -31,24 +41,22 @@
   B.show = async (json) => {
     const before = B.picture, same = before && !json.image;
     const picture = await B.Picture.open(json, before);
+    const voxel = same ? B.view.voxel : picture.start, targets = picture.targets.length;
     B.picture = picture;
     B.outlines.cache.clear();
-    const targets = picture.targets.length;
     Object.assign(state, { sample: 1, representative: null, raters: [] });
     if (!same || !before.targets.length || state.target >= targets) state.target = targets > 1 ? B.ALL : 0;
     if (!same) Object.assign(state, { channel: json.channel, window: [0, 1], view: json.volume ? "all" : "axial", mask: false });
-    const voxel = same ? B.view.voxel : picture.start;
-    B.view.hold = true;
-    await B.view.show(picture, state.channel, state.window);
-    if (!same) {
-      B.view.zoom(0);
-      B.view.setView(state.view);
-      B.view.setSmooth(state.smooth);
-    }
-    B.view.voxel = voxel;
-    B.view.hold = false;
-    B.panel.build();
-    B.redraw();
+    await atOnce(async () => {
+      await B.view.show(picture, state.channel, state.window);
+      if (!same) {
+        B.view.zoom(0);
+        B.view.setView(state.view);
+        B.view.setSmooth(state.smooth);
+      }
+      B.view.voxel = voxel;
+      B.panel.build();
+    });
   };
 
   // pixels of the canvas under the mouse
