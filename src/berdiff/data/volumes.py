@@ -86,6 +86,11 @@ def series_affine(series: DicomVolume) -> np.ndarray:
     return dicom_affine(across * column, down * row, step, series.positions[0])
 
 
+def turn_upright(affine: np.ndarray) -> np.ndarray:
+    """nibabel's orientation from the axes of an affine to (left, back, up)."""
+    return ornt_transform(io_orientation(affine), axcodes2ornt("LPS"))
+
+
 def turn_back(affine: np.ndarray) -> np.ndarray:
     """nibabel's orientation from (left, back, up) to the axes of an affine: what undoes `upright`."""
     return ornt_transform(axcodes2ornt("LPS"), io_orientation(affine))
@@ -145,7 +150,7 @@ def _turn_upright(path: Path, affine: np.ndarray) -> np.ndarray:
     """nibabel's orientation transform from an affine's axes to (left, back, up)."""
     places = np.isfinite(affine).all() and abs(np.linalg.det(affine[:3, :3])) >= 1e-12
     expect(places, path, "an affine that places the voxels in space", affine[:3].tolist())
-    return ornt_transform(io_orientation(affine), axcodes2ornt("LPS"))
+    return turn_upright(affine)
 
 
 def _upright_shape(path: Path, shape: tuple[int, ...], affine: np.ndarray) -> tuple[int, ...]:

@@ -162,6 +162,12 @@ def _report(result: Result, chosen: Representatives) -> bytes:
     return page(f"berdiff: {result.name}", [ReportEntry(result, chosen)]).encode()
 
 
+def _viewer(result: Result, chosen: Representatives) -> bytes:
+    from berdiff.viewer.page import result_page  # the viewer knows captions and colours: it lies above this folder
+
+    return result_page(result, chosen).encode()
+
+
 def _file(name: str, content: Callable[[Result, Representatives], bytes]) -> Callable[[Result, Representatives], Files]:
     return lambda result, chosen: iter([(name, content(result, chosen))])
 
@@ -176,6 +182,7 @@ MAKERS: dict[str, Callable[[Result, Representatives], Files]] = {
     "panel": _file("panel.png", lambda result, chosen: png_bytes(result_panel(result, chosen))),
     "nifti": lambda result, chosen: chain.from_iterable(_array_files(kind, result, chosen, True) for kind in ARRAYS),
     "report": _file("report.html", _report),
+    "viewer": _file("viewer.html", _viewer),
 }
 DICOM_MAKERS: dict[str, Callable[[DicomSource, Representatives], Files]] = {
     "dicom-seg": dicom_seg_files,

@@ -27,6 +27,7 @@ KINDS = {
     "dicom-pm": "DICOM Parametric Map of the saliency, one per target (DICOM inputs)",
     "dicom-sr": "DICOM SR with the measurements, and the DICOM SEG that it refers to (DICOM inputs)",
     "report": "a page for the browser, all in one file",
+    "viewer": "a page to look through image, masks and slices in, all in one file",
 }
 DEFAULT_KINDS = {
     "dicom": ("dicom-seg", "dicom-pm", "dicom-sr", "json", "overlay"),

@@ -6,11 +6,13 @@ from typing import Any
 import nibabel
 import numpy as np
 from nibabel.nifti1 import Nifti1Extension
+from nibabel.orientations import inv_ornt_aff
 
 from berdiff.data.describe import present
 from berdiff.data.dicom import read_header
 from berdiff.data.reading import Geometry
-from berdiff.data.volumes import dicom_affine
+from berdiff.data.volumes import dicom_affine, turn_upright
+from berdiff.inference.opening import OpenedImage
 from berdiff.inference.result import Result
 from berdiff.output.captions import NOT_CLINICAL
 
@@ -39,6 +41,16 @@ def nifti_bytes(result: Result, array: np.ndarray, labels: str = "") -> bytes:
     return gzip.compress(image.to_bytes(), mtime=0)  # no time of writing: the same run, the same bytes
 
 
+def upright_affine(image: OpenedImage) -> np.ndarray:
+    """(4, 4): (column, row, slice) of an image's own, upright array -> millimetres as NIfTI counts them."""
+    affine, _ = _header(image)
+    geometry = image.geometry
+    if geometry.back is None:
+        return affine
+    shape = geometry.shape[::-1] if geometry.kind == "dicom" else geometry.shape
+    return affine @ inv_ornt_aff(turn_upright(affine), shape)
+
+
 def _grid(result: Result, arrays: np.ndarray) -> np.ndarray:
     """(m, [Z,] H, W) -> (m, X, Y, Z) in the order of the source file; a picture's X is its columns."""
     geometry = result.geometry
@@ -49,7 +61,7 @@ def _grid(result: Result, arrays: np.ndarray) -> np.ndarray:
     return (stored if result.volume else stored[:, None]).transpose(0, 3, 2, 1)
 
 
-def _header(result: Result) -> tuple[np.ndarray, Any]:
+def _header(result: OpenedImage) -> tuple[np.ndarray, Any]:
     """The affine (4, 4) of `_grid`'s axes and a header to start from, in which a NIfTI source has left its geometry."""
     geometry = result.geometry
     if geometry.kind == "nifti":

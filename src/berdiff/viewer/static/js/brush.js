@@ -1,0 +1,121 @@
+// A brush to correct a mask on the shown slice. Strokes can be taken back; the whole mask is saved as another rater's.
+(() => {
+  "use strict";
+  const B = window.berdiff, { $ } = B;
+  const MAX_STROKES = 50; // that can be taken back
+
+  class Brush {
+    constructor(save) {
+      Object.assign(this, { save, active: false, erase: false, strokes: [], version: 0 });
+      $("brush-start").onclick = () => this.begin();
+      $("brush-off").onclick = () => this.leave();
+      $("brush-paint").onclick = () => this.setErase(false);
+      $("brush-erase").onclick = () => this.setErase(true);
+      $("brush-undo").onclick = () => this.undo();
+      $("brush-save").onclick = () => this.save(this);
+      $("brush-size").oninput = () => this.showSize();
+      const canvas = $("lines");
+      canvas.addEventListener("pointerdown", (event) => this.down(event));
+      canvas.addEventListener("pointermove", (event) => this.stroke && this.paintAt(event));
+      for (const end of ["pointerup", "pointercancel"]) canvas.addEventListener(end, () => this.up());
+      canvas.addEventListener("wheel", (event) => { // slices, as without the brush
+        if (!event.ctrlKey) { const [z, y, x] = B.view.voxel; B.view.voxel = [z - Math.sign(event.deltaY), y, x]; }
+      }, { passive: true });
+      this.showSize();
+    }
+
+    showSize() { $("brush-size").parentElement.querySelector("output").textContent = `${$("brush-size").value} px`; }
+
+    get target() { return Math.max(0, B.state.target); }
+
+    // from the mask that is shown; where none is, from the majority, or from nothing
+    begin() {
+      const { picture, state } = B, { json } = picture;
+      this.box = picture.shape.map((side) => [0, side]);
+      this.mask = new Uint8Array(B.volume(this.box));
+      const m = !json.samples ? null : state.mask ? B.shownMask().m : json.majority;
+      if (m !== null) this.copy(picture.mask(m, this.target), picture.maskBox);
+      Object.assign(this, { active: true, strokes: [] });
+      this.k = this.target;
+      if (picture.json.volume && state.view !== "axial") B.setView("axial");
+      this.changed();
+    }
+
+    copy(mask, [[z0, z1], [y0, y1], [x0, x1]]) {
+      const [, height, width] = B.picture.shape, row = x1 - x0;
+      for (let z = z0, from = 0; z < z1; z++) for (let y = y0; y < y1; y++, from += row) {
+        this.mask.set(mask.subarray(from, from + row), (z * height + y) * width + x0);
+      }
+    }
+
+    leave() {
+      this.active = false;
+      this.mask = null;
+      this.changed();
+    }
+
+    setErase(erase) {
+      this.erase = erase;
+      $("brush-paint").setAttribute("aria-pressed", !erase);
+      $("brush-erase").setAttribute("aria-pressed", erase);
+    }
+
+    down(event) {
+      if (!this.active || event.button !== 0) return;
+      $("lines").setPointerCapture(event.pointerId);
+      this.stroke = new Map(); // place -> the value before
+      this.last = null;
+      this.paintAt(event);
+    }
+
+    up() {
+      if (this.stroke && this.stroke.size) this.strokes = [...this.strokes, this.stroke].slice(-MAX_STROKES);
+      this.stroke = null;
+    }
+
+    paintAt(event) {
+      const found = B.view.voxelAt(...B.pixel(event));
+      if (!found || found.tile.axis !== 0) return;
+      const [z, y, x] = found.voxel, [, py, px] = this.last && this.last[0] === z ? this.last : found.voxel;
+      const steps = Math.max(1, Math.abs(y - py), Math.abs(x - px));
+      for (let i = 0; i <= steps; i++) this.dab(z, Math.round(py + ((y - py) * i) / steps), Math.round(px + ((x - px) * i) / steps));
+      this.last = found.voxel;
+      this.changed();
+    }
+
+    // a disc `size` pixels across
+    dab(z, y, x) {
+      const [, height, width] = B.picture.shape, size = Number($("brush-size").value), r = (size - 1) / 2;
+      for (let dy = -Math.ceil(r); dy <= r; dy++) for (let dx = -Math.ceil(r); dx <= r; dx++) {
+        const row = y + dy, column = x + dx;
+        if (dy * dy + dx * dx > r * r + 0.25 || row < 0 || column < 0 || row >= height || column >= width) continue;
+        const at = (z * height + row) * width + column, value = this.erase ? 0 : 1;
+        if (this.mask[at] === value) continue;
+        if (!this.stroke.has(at)) this.stroke.set(at, this.mask[at]);
+        this.mask[at] = value;
+      }
+    }
+
+    undo() {
+      const stroke = this.strokes.pop();
+      if (!stroke) return;
+      for (const [at, value] of stroke) this.mask[at] = value;
+      this.changed();
+    }
+
+    changed() {
+      this.version++;
+      $("lines").classList.toggle("brush", this.active);
+      $("brush-tools").hidden = $("brush-off").hidden = !this.active;
+      $("brush-start").hidden = this.active;
+      B.redraw(false);
+    }
+
+    layer() {
+      const key = `brush/${this.version}`; // a new key: what was drawn before is forgotten with the cache
+      return { key, mask: this.mask, box: this.box, colour: "#ff6bd6", width: 2.2, fill: 0.22, words: "your mask" };
+    }
+  }
+
+  B.Brush = Brush;
+})();

@@ -1,0 +1,171 @@
+// Outlines of masks in a plane, along the edges of the voxels: exact at any zoom. Also crosshair, region and letters.
+(() => {
+  "use strict";
+  const B = window.berdiff;
+  const LETTERS = [["R", "L", "A", "P"], ["R", "L", "S", "I"], ["A", "P", "S", "I"]]; // left, right, top, bottom of the plane
+
+  // One plane of an array in a box as a path in edges. `place` is along the axis `normal`; null where nothing is marked.
+  function pathOf(mask, box, normal, place, h, v) {
+    const inside = place - box[normal][0];
+    if (inside < 0 || inside >= box[normal][1] - box[normal][0]) return null;
+    const [nz, ny, nx] = B.sides(box), strides = [ny * nx, nx, 1];
+    const across = [nz, ny, nx][h], down = [nz, ny, nx][v], [h0] = box[h], [v0] = box[v];
+    const start = inside * strides[normal];
+    const at = (i, j) => i >= 0 && j >= 0 && i < across && j < down && mask[start + i * strides[h] + j * strides[v]] > 0;
+    const path = new Path2D();
+    let any = false;
+    const runs = (lines, length, differs, draw) => {
+      for (let line = 0; line <= lines; line++) {
+        let from = -1;
+        for (let i = 0; i <= length; i++) {
+          const edge = i < length && differs(line, i);
+          if (edge && from < 0) from = i;
+          if (!edge && from >= 0) { draw(line, from, i); from = -1; any = true; }
+        }
+      }
+    };
+    runs(down, across, (j, i) => at(i, j) !== at(i, j - 1), (j, a, b) => {
+      path.moveTo(h0 + a, v0 + j); path.lineTo(h0 + b, v0 + j);
+    });
+    runs(across, down, (i, j) => at(i, j) !== at(i - 1, j), (i, a, b) => {
+      path.moveTo(h0 + i, v0 + a); path.lineTo(h0 + i, v0 + b);
+    });
+    return any ? path : null;
+  }
+
+  // The marked voxels of the plane as rectangles, to be filled
+  function areaOf(mask, box, normal, place, h, v) {
+    const inside = place - box[normal][0], [nz, ny, nx] = B.sides(box), strides = [ny * nx, nx, 1];
+    const area = new Path2D();
+    if (inside < 0 || inside >= [nz, ny, nx][normal]) return area;
+    for (let j = 0; j < [nz, ny, nx][v]; j++) {
+      let from = -1;
+      for (let i = 0; i <= [nz, ny, nx][h]; i++) {
+        const on = i < [nz, ny, nx][h] && mask[inside * strides[normal] + i * strides[h] + j * strides[v]] > 0;
+        if (on && from < 0) from = i;
+        if (!on && from >= 0) { area.rect(box[h][0] + from, box[v][0] + j, i - from, 1); from = -1; }
+      }
+    }
+    return area;
+  }
+
+  class Outlines {
+    constructor(canvas, view) {
+      this.canvas = canvas;
+      this.view = view;
+      this.layers = []; // {key, mask, box, colour, width, dash, fill}
+      this.cache = new Map();
+    }
+
+    cached(layer, kind, tile, place) {
+      const key = `${kind}/${layer.key}/${tile.axis}/${place}`;
+      if (!this.cache.has(key)) {
+        if (this.cache.size > 400) this.cache.clear();
+        const make = kind === "fill" ? areaOf : pathOf;
+        this.cache.set(key, make(layer.mask, layer.box, tile.normal, place, tile.h, tile.v));
+      }
+      return this.cache.get(key);
+    }
+
+    draw() {
+      const { canvas, view } = this, gl = view.canvas;
+      if (canvas.width !== gl.width || canvas.height !== gl.height) Object.assign(canvas, { width: gl.width, height: gl.height });
+      const context = canvas.getContext("2d");
+      context.clearRect(0, 0, canvas.width, canvas.height);
+      if (!view.picture) return;
+      const dpr = gl.width / gl.clientWidth || 1, voxel = view.voxel;
+      for (const tile of view.tiles()) {
+        context.save();
+        context.beginPath();
+        context.rect(tile.left, tile.top, tile.width, tile.height);
+        context.clip();
+        const place = voxel[tile.normal];
+        const turn = new DOMMatrix([tile.sx, 0, 0, tile.sy, tile.x0, tile.y0]);
+        for (const layer of this.layers) this.drawLayer(context, layer, tile, place, turn, dpr);
+        this.drawRegion(context, tile, place, turn, dpr);
+        this.drawCrosshair(context, tile, voxel, dpr);
+        this.drawWords(context, tile, dpr);
+        context.restore();
+      }
+    }
+
+    drawLayer(context, layer, tile, place, turn, dpr) {
+      const edges = this.cached(layer, "edge", tile, place);
+      if (!edges) return;
+      const moved = (path) => { const to = new Path2D(); to.addPath(path, turn); return to; };
+      if (layer.fill) {
+        context.globalAlpha = layer.fill;
+        context.fillStyle = layer.colour;
+        context.fill(moved(this.cached(layer, "fill", tile, place)));
+        context.globalAlpha = 1;
+      }
+      const path = moved(edges), width = layer.width * Math.min(1, Math.max(0.55, Math.abs(tile.sx) / dpr / 5)); // thin where voxels are small
+      context.lineCap = "square";
+      context.setLineDash([]);
+      context.strokeStyle = "rgb(0 0 0 / 0.45)"; // a dark rim: seen on bright ground too
+      context.lineWidth = (width + 1.4) * dpr;
+      context.stroke(path);
+      context.setLineDash((layer.dash || []).map((length) => length * dpr));
+      if (layer.dash) context.lineCap = "butt";
+      context.strokeStyle = layer.colour;
+      context.lineWidth = width * dpr;
+      context.stroke(path);
+      context.setLineDash([]);
+    }
+
+    drawRegion(context, tile, place, turn, dpr) {
+      const region = this.view.picture.region;
+      if (!region || place < region[tile.normal][0] || place >= region[tile.normal][1]) return;
+      const [[a, b], [c, d]] = [region[tile.h], region[tile.v]];
+      const from = turn.transformPoint(new DOMPoint(a, c)), to = turn.transformPoint(new DOMPoint(b, d));
+      context.setLineDash([2 * dpr, 5 * dpr]);
+      context.strokeStyle = "rgb(255 255 255 / 0.5)";
+      context.lineWidth = dpr;
+      context.strokeRect(from.x, from.y, to.x - from.x, to.y - from.y);
+      context.setLineDash([]);
+    }
+
+    drawCrosshair(context, tile, voxel, dpr) {
+      const x = tile.x0 + tile.sx * (voxel[tile.h] + 0.5), y = tile.y0 + tile.sy * (voxel[tile.v] + 0.5);
+      const gap = 14 * dpr, { left, top, width, height } = tile;
+      context.strokeStyle = "rgb(120 220 160 / 0.55)";
+      context.lineWidth = dpr;
+      context.beginPath();
+      for (const [x1, y1, x2, y2] of [
+        [left, y, x - gap, y], [x + gap, y, left + width, y], [x, top, x, y - gap], [x, y + gap, x, top + height],
+      ]) if (x2 > x1 || y2 > y1) { context.moveTo(x1, y1); context.lineTo(x2, y2); }
+      context.stroke();
+    }
+
+    drawWords(context, tile, dpr) {
+      const { picture } = this.view, { left, top, width, height } = tile, high = height > 80 * dpr; // else words would cover it
+      context.font = `${12 * dpr}px system-ui, sans-serif`;
+      context.fillStyle = "rgb(255 255 255 / 0.75)";
+      context.shadowColor = "black";
+      context.shadowBlur = 3 * dpr;
+      context.textBaseline = "middle";
+      const write = (text, x, y, align) => { context.textAlign = align; context.fillText(text, x, y); };
+      if (picture.json.placed) {
+        const [west, east, north, south] = LETTERS[tile.axis], turned = tile.axis === 2 && tile.sx < 0;
+        write(turned ? east : west, left + 6 * dpr, top + height / 2, "left");
+        write(turned ? west : east, left + width - 6 * dpr, top + height / 2, "right");
+        if (high) write(north, left + width / 2, top + 10 * dpr, "center");
+        if (high) write(south, left + width / 2, top + height - 10 * dpr, "center");
+      }
+      if (picture.knownSpacing && high) this.drawRuler(context, tile, dpr, write);
+      context.shadowBlur = 0;
+    }
+
+    // a bar of a round length, about a fifth of the plane
+    drawRuler(context, tile, dpr, write) {
+      const pixelsPerMm = Math.abs(tile.sx) / this.view.picture.spacing[tile.h];
+      const length = [1, 2, 5, 10, 20, 50, 100, 200].filter((mm) => mm * pixelsPerMm < tile.width / 4).pop();
+      if (!length) return;
+      const x = tile.left + 12 * dpr, y = tile.top + tile.height - 12 * dpr;
+      context.fillRect(x, y, length * pixelsPerMm, 2 * dpr);
+      write(`${length} mm`, x, y - 9 * dpr, "left");
+    }
+  }
+
+  B.Outlines = Outlines;
+})();
