@@ -43,7 +43,7 @@ def open_input(item: Input, spec: InputSpec, settings: SegmentSettings) -> Opene
     if store is None:
         file = read_image_files(item.paths, len(channels))
         expect(len(file.values) == len(channels), item.what, trained, len(file.values))
-        return _scaled(item.name, file, spec, settings, item.what)
+        return open_file(item.name, file, spec, settings, item.what)
     expect(len(store.channels) == len(channels), store.address, trained, len(store.channels))
     image, masks = store.read([item.index])
     row, column = store.cases.spacing[item.index]
@@ -57,10 +57,11 @@ def open_array(
 ) -> OpenedImage:
     """An array `(H, W)`, `(Z, H, W)`, or with its channels first or last."""
     file = image_array(np.asarray(array), len(spec.channels), name, spacing)
-    return _scaled(name, file, spec, settings, name)
+    return open_file(name, file, spec, settings, name)
 
 
-def _scaled(name: str, file: ImageFile, spec: InputSpec, settings: SegmentSettings, what: str) -> OpenedImage:
+def open_file(name: str, file: ImageFile, spec: InputSpec, settings: SegmentSettings, what: str) -> OpenedImage:
+    """The values of a file, for a model with this input spec."""
     forced = settings.window is not None
     intensity = Intensity("window", settings.window) if forced else spec.intensity
     rows = columns = slice(None)
