@@ -11,16 +11,10 @@ import nibabel
 import numpy as np
 import pytest
 from dicom_writer import write_slice
+from view_server import POINT, another, finished, item_named, picture, segmented, serving, upload, volume
 
 import berdiff
-from conftest import POINT, finished, item_named, picture, segmented, serving, volume
 from fakes import bright_model, make_spec
-
-
-def upload(client, *files, status=200):
-    answer = client.post("/api/items", files=[("files", file) for file in files])
-    assert answer.status_code == status, answer.text
-    return answer.json()["items"] if status == 200 else answer.json()["error"]
 
 
 def unzipped(answer):
@@ -172,11 +166,11 @@ def stepping(server):
 
     loaded.segmenter.network.denoise = denoised
     service.models.first._model = loaded
-    return client, service, slow
+    return client, slow
 
 
 def test_the_queue_is_bounded_and_says_so(stepping):
-    client, service, slow = stepping
+    client, slow = stepping
     item = item_named(client, "picture")["id"]
     body = {"item": item, "center": [12, 30], "model": "blur", "steps": 50, "samples": 1}
     first = client.post("/api/jobs", json=body).json()["id"]
@@ -187,9 +181,7 @@ def test_the_queue_is_bounded_and_says_so(stepping):
     fifth = client.post("/api/jobs", json=body)
     assert fifth.status_code == 429
     assert fifth.json()["error"] == "4 segmentations of yours are under way; wait for one of them"
-    others = [client.__class__(client.app, base_url="http://127.0.0.1:8000") for _ in range(2)]
-    for other in others:
-        other.headers["X-Berdiff-Token"] = other.get("/api/state").json()["token"]
+    others = [another(client), another(client)]
     answers = [other.post("/api/jobs", json=body) for other in others for _ in range(3)]
     assert [answer.status_code for answer in answers] == [202] * 5 + [429]
     assert answers[-1].json()["error"].startswith("the server is busy: 8 segmentations are waiting")
@@ -236,8 +228,7 @@ def test_a_session_cannot_see_what_is_anothers(server):
     client, _ = server
     (own,) = upload(client, ("a.png", picture()))
     id = segmented(client, own["id"], [12, 30])
-    other = client.__class__(client.app, base_url="http://127.0.0.1:8000")
-    other.headers["X-Berdiff-Token"] = other.get("/api/state").json()["token"]
+    other = another(client)
     assert own["id"] not in [item["id"] for item in other.get("/api/state").json()["items"]]
     mask = base64.b64encode(gzip.compress(bytes(40 * 48))).decode()
     for answer in (
