@@ -86,17 +86,13 @@ def shared_items(
         cases = [case_input(store, int(i)) for i in choose_cases(store, split, limit, seed, spread=True)]
         return [item_of(one, f"s{next(numbers)}", "embedded data") for one in cases]
     items: list[Item] = []
-    plain: list[str] = []
     for path in paths:
-        found = saved_results(Path(path)) if _is_local_folder(path) else []
-        if found:
-            group = Path(path).name
+        group = Path(path).name or path
+        if found := saved_results(Path(path)) if _is_local_folder(path) else []:
             items += [item_of(one.source, f"s{next(numbers)}", group, saved=one) for one in found[:limit]]
         else:
-            plain.append(path)
-    for path in plain:
-        inputs = find_inputs([path], channels, split, limit, seed)
-        items += [item_of(one, f"s{next(numbers)}", Path(path).name or path) for one in inputs]
+            inputs = find_inputs([path], channels, split, limit, seed)
+            items += [item_of(one, f"s{next(numbers)}", group) for one in inputs]
     if not any(item.input.error == "" for item in items):
         raise InputError(items[0].input.error if items else f"{paths[0]}: expected images, found none")
     return items

@@ -1,0 +1,174 @@
+"""Many clients at once, and requests nobody would write by hand: the server stays polite, quick and of one size."""
+
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+import schemathesis
+import uvicorn
+from hypothesis import HealthCheck, given, settings
+from view_server import picture
+
+CLIENTS = 50
+BUSY = 429
+
+
+@pytest.fixture
+def address(tmp_path):
+    """(URL, process) of a server with a bundled model, started as a user would."""
+    (tmp_path / "in.png").write_bytes(picture((80, 80), (40, 40)))
+    command = [sys.executable, "-m", "berdiff.cli.main", "view", "lidc-readers", str(tmp_path / "in.png")]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    with (tmp_path / "log").open("w") as log:
+        process = subprocess.Popen(
+            [*command, "--port", "0", "--no-browser"], stdout=subprocess.PIPE, stderr=log, text=True, env=environment
+        )
+    assert process.stdout is not None
+    yield process.stdout.readline().strip().removeprefix("viewer: "), process, tmp_path / "log"
+    process.terminate()
+    process.communicate(timeout=30)
+
+
+def megabytes(process):
+    pages = int(Path(f"/proc/{process.pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+class Visitor(threading.Thread):
+    """Clicks until the end; keeps each answer's status, and how long an accepted click took per place."""
+
+    def __init__(self, url, end, number):
+        super().__init__(daemon=True)
+        self.url, self.end, self.random = url, end, random.Random(number)
+        self.statuses, self.clicks, self.failures = [], [], []
+
+    def ask(self, client, method, path, **options):
+        answer = client.request(method, path, **options)
+        self.statuses.append(answer.status_code)
+        return answer
+
+    def run(self):
+        try:
+            with httpx.Client(base_url=self.url, timeout=120) as client:
+                client.headers["X-Berdiff-Token"] = self.ask(client, "GET", "/api/state").json()["token"]
+                while time.monotonic() < self.end:
+                    self.click(client)
+        except Exception as error:
+            self.failures.append(repr(error))
+
+    def click(self, client):
+        began = time.monotonic()
+        body = {"item": "s0", "center": [40, 40], "samples": 4, "seed": self.random.randrange(1000)}
+        answer = self.ask(client, "POST", "/api/jobs", json=body)
+        if answer.status_code == BUSY:
+            time.sleep(self.random.uniform(0.3, 1.0))
+            return
+        id, place = answer.json()["id"], None
+        while True:
+            job = self.ask(client, "GET", f"/api/jobs/{id}").json()
+            place = (job["place"] or 0) if place is None else place
+            if job["state"] not in ("queued", "running"):
+                break
+            time.sleep(0.1)
+        if job["state"] != "done":
+            self.failures.append(str(job))
+        self.clicks.append((time.monotonic() - began, place))
+        self.ask(client, "GET", f"/api/jobs/{id}/files?kind=json")
+
+
+def visit(url, clients, seconds):
+    end = time.monotonic() + seconds
+    visitors = [Visitor(url, end, number) for number in range(clients)]
+    for visitor in visitors:
+        visitor.start()
+    for visitor in visitors:
+        visitor.join()
+    return visitors
+
+
+def under_load(address, seconds, warm_up):
+    url, process, log = address
+    (alone,) = visit(url, 1, 3)
+    single = float(np.median([took for took, _ in alone.clicks]))
+    visit(url, CLIENTS, warm_up)  # sessions, caches and the allocator are as large as they get
+    before = megabytes(process)
+    visitors = visit(url, CLIENTS, seconds)
+    after = megabytes(process)
+    statuses = [status for visitor in visitors for status in visitor.statuses]
+    clicks = [click for visitor in visitors for click in visitor.clicks]
+    per_place = np.array(
+        [took / (single * (place + 2)) for took, place in clicks]
+    )  # those before it, and the running one
+    report = f"{len(clicks)} clicks of {len(statuses)} requests, single {single:.2f} s, "
+    report += f"p95 per place {np.quantile(per_place, 0.95):.2f} of single, "
+    print(f"{report}{before:.0f} -> {after:.0f} MB, refused {statuses.count(BUSY)}")
+    assert not [failure for visitor in visitors for failure in visitor.failures]
+    assert {status for status in statuses if status >= 400} <= {BUSY}
+    assert len(clicks) > 1
+    assert np.quantile(per_place, 0.95) <= 3
+    assert after <= 1.1 * before
+    assert "internal error" not in log.read_text()
+
+
+def test_fifty_clients_for_a_moment(address):
+    under_load(address, seconds=4, warm_up=1)
+
+
+@pytest.mark.slow
+def test_fifty_clients_for_two_minutes(address):
+    under_load(address, seconds=120, warm_up=20)
+
+
+def fuzz(client, app, examples):
+    """Requests of every operation of the OpenAPI document, right and wrong ones; the statuses that came."""
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, access_log=False, lifespan="off"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    seen = {}
+    try:
+        schema = schemathesis.openapi.from_url(f"{url}/openapi.json")
+        headers = {"X-Berdiff-Token": client.headers["X-Berdiff-Token"]}
+        for found in schema.get_all_operations():
+            operation = found.ok()
+            statuses = seen.setdefault(operation.label, set())
+
+            @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+            @given(case=operation.as_strategy())
+            def run(case, statuses=statuses):
+                answer = case.call(base_url=url, headers=headers)
+                statuses.add(answer.status_code)
+                assert answer.status_code < 500, (case.as_curl_command(), answer.text)
+
+            run()
+    finally:
+        server.should_exit = True
+        thread.join(timeout=10)
+    return seen
+
+
+@pytest.mark.slow
+def test_no_request_of_the_openapi_document_makes_it_fail(server):
+    client, _ = server
+    seen = fuzz(client, client.app, examples=60)
+    assert len(seen) >= 15
+    assert not {status for statuses in seen.values() for status in statuses if status >= 500}
+    assert 200 in seen["GET /api/state"]
+    assert seen["POST /api/jobs"] & {202, 404, 422}
+
+
+def test_the_openapi_document_has_bounds(client):
+    document = client.get("/openapi.json").json()
+    job = document["components"]["schemas"]["JobRequest"]["properties"]
+    assert job["samples"] == {"type": "integer", "maximum": 64, "minimum": 1, "title": "Samples", "default": 16}
+    assert document["components"]["schemas"]["JobRequest"]["additionalProperties"] is False
+    assert {"/api/state", "/api/items", "/api/jobs/{id}/files", "/info/", "/infer/{model}"} < document["paths"].keys()
