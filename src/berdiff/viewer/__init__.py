@@ -1,1 +1,1 @@
-"""The viewer: a page for images and their masks, and the server that fills it."""
+"""The viewer: a result as one page for the browser, in a file of its own or from the server."""
