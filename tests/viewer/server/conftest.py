@@ -11,9 +11,16 @@ from fakes import Blur, make_spec
 SIZE = 16
 
 
+@pytest.fixture
+def real_pages():
+    """For a test of both together."""
+
+
 @pytest.fixture(autouse=True)
-def plain_pages(monkeypatch):
+def plain_pages(monkeypatch, request):
     """The page itself has tests of its own: here a document is what the server handed over."""
+    if "real_pages" in request.fixturenames:
+        return
 
     def of_result(result, chosen, image=False):
         shape, roi = result.pool.shape[2:], result.roi or tuple((0, side) for side in result.pool.shape[2:])

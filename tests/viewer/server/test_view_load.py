@@ -12,9 +12,8 @@ import httpx
 import numpy as np
 import pytest
 import schemathesis
-import uvicorn
 from hypothesis import HealthCheck, given, settings
-from view_server import picture
+from view_server import listening, picture
 
 CLIENTS = 50
 BUSY = 429
@@ -128,17 +127,10 @@ def test_fifty_clients_for_two_minutes(address):
 
 def fuzz(client, app, examples):
     """Requests of every operation of the OpenAPI document, right and wrong ones; the statuses that came."""
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, access_log=False, lifespan="off"))
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    while not server.started:
-        time.sleep(0.01)
-    url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
     seen = {}
-    try:
-        schema = schemathesis.openapi.from_url(f"{url}/openapi.json")
-        headers = {"X-Berdiff-Token": client.headers["X-Berdiff-Token"]}
-        for found in schema.get_all_operations():
+    headers = {"X-Berdiff-Token": client.headers["X-Berdiff-Token"]}
+    with listening(app) as url:
+        for found in schemathesis.openapi.from_url(f"{url}/openapi.json").get_all_operations():
             operation = found.ok()
             statuses = seen.setdefault(operation.label, set())
 
@@ -150,9 +142,6 @@ def fuzz(client, app, examples):
                 assert answer.status_code < 500, (case.as_curl_command(), answer.text)
 
             run()
-    finally:
-        server.should_exit = True
-        thread.join(timeout=10)
     return seen
 
 

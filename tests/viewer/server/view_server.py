@@ -2,12 +2,14 @@
 
 import gzip
 import io
+import threading
 import time
 from contextlib import contextmanager
 from dataclasses import replace
 
 import nibabel
 import numpy as np
+import uvicorn
 from fastapi.testclient import TestClient
 from PIL import Image
 
@@ -87,3 +89,18 @@ def upload(client, *files, status=200):
     answer = client.post("/api/items", files=[("files", file) for file in files])
     assert answer.status_code == status, answer.text
     return answer.json()["items"] if status == 200 else answer.json()["error"]
+
+
+@contextmanager
+def listening(app):
+    """The URL of an application on a port of its own."""
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, access_log=False, lifespan="off"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    try:
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join(timeout=10)
