@@ -130,18 +130,21 @@ def fuzz(client, app, examples):
     seen = {}
     headers = {"X-Berdiff-Token": client.headers["X-Berdiff-Token"]}
     with listening(app) as url:
-        for found in schemathesis.openapi.from_url(f"{url}/openapi.json").get_all_operations():
-            operation = found.ok()
+
+        def try_out(operation):
             statuses = seen.setdefault(operation.label, set())
 
             @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck), database=None)
             @given(case=operation.as_strategy())
-            def run(case, statuses=statuses):
+            def run(case):
                 answer = case.call(base_url=url, headers=headers)
                 statuses.add(answer.status_code)
                 assert answer.status_code < 500, (case.as_curl_command(), answer.text)
 
             run()
+
+        for found in schemathesis.openapi.from_url(f"{url}/openapi.json").get_all_operations():
+            try_out(found.ok())
     return seen
 
 

@@ -19,7 +19,6 @@ from berdiff.viewer.server.items import Item
 from berdiff.viewer.server.limits import Limits
 
 T = TypeVar("T")
-POINTWISE = ("window", "dtype", "minmax")  # rules by which a slice does not depend on the others
 
 
 class Images:
@@ -76,7 +75,7 @@ class Images:
             return None
         z = center[0]
         settings.region.slice_range(depth, item.name)
-        values = file.values if spec.intensity.rule not in POINTWISE else file.values[:, z : z + 1]
+        values = file.values[:, z : z + 1] if _by_slice(spec.intensity, file.values.dtype) else file.values
         if len(values[0]) == 1 < depth and _looks_scaled(values) and not _looks_scaled(file.values):
             values = file.values  # by itself this slice would pass for one that was scaled before
         region = replace(settings.region, center=(0 if len(values[0]) == 1 else z, *center[1:]))
@@ -100,6 +99,11 @@ class Images:
             while len(self._kept) > 1 and sum(bytes for bytes, _ in self._kept.values()) > self._limits.images_bytes:
                 self._kept.popitem(last=False)
         return value
+
+
+def _by_slice(intensity: Intensity, dtype: np.dtype) -> bool:
+    """Whether a slice is scaled without a look at the others."""
+    return intensity.rule in ("window", "minmax") or (intensity.rule == "dtype" and dtype in (np.uint8, np.uint16))
 
 
 def _looks_scaled(values: np.ndarray) -> bool:
