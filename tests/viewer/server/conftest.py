@@ -1,5 +1,9 @@
 """Fixtures of a small server, with a model that marks what is bright around the click."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from view_server import picture, serving, volume
@@ -64,3 +68,26 @@ def server(model, files, tmp_path):
 @pytest.fixture
 def client(server):
     return server[0]
+
+
+@pytest.fixture
+def started(tmp_path):
+    """Runs the command; returns (process, the lines it printed); stderr goes to the file `log`."""
+    processes = []
+
+    def start(*argv):
+        (tmp_path / "tmp").mkdir(exist_ok=True)
+        (tmp_path / "in.png").write_bytes(picture((80, 80), (40, 40)))
+        command = [sys.executable, "-m", "berdiff.cli.main", "view", "lidc-readers", str(tmp_path / "in.png")]
+        command += ["--port", "0", "--no-browser", *argv]
+        environment = {**os.environ, "TMPDIR": str(tmp_path / "tmp"), "OMP_NUM_THREADS": "1"}
+        with (tmp_path / "log").open("w") as log:  # a pipe that nobody reads would stop the server when it is full
+            process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=log, text=True)
+        processes.append(process)
+        return process, [process.stdout.readline().strip() for _ in range(3)]
+
+    yield start
+    for process in processes:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
