@@ -16,6 +16,7 @@ COMMANDS = {
     "plot": "plot learning curves of runs",
     "evaluate": "evaluate a model on a split: GED, HM-IoU, Dice, calibration",
     "segment": "segment images and volumes: masks, saliency, measurements",
+    "view": "look at images in the browser, 3D Slicer or OHIF; masks at a click",
     "compare": "paired differences between evaluations",
     "search": "search for the best sampler of a trained model on the validation split",
     "demo": "segment held-out cases with the bundled weights",

@@ -137,6 +137,11 @@ def open_array(
     return _read(name, file, spec, settings, name).at(settings.region)
 
 
+def open_file(name: str, file: ImageFile, spec: InputSpec, settings: SegmentSettings, what: str) -> OpenedImage:
+    """The values of a file, for a model with this input spec."""
+    return _read(name, file, spec, settings, what).at(settings.region)
+
+
 def _read(name: str, file: ImageFile, spec: InputSpec, settings: SegmentSettings, what: str) -> ReadInput:
     forced = settings.window is not None
     intensity = Intensity("window", settings.window) if forced else spec.intensity

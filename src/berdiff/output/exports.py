@@ -91,7 +91,7 @@ def _representative_name(number: int, found: Representative) -> str:
     return f"representative-{number}-{percent(found.frequency).replace(' %', 'pct')}"
 
 
-def _array_files(kind: str, result: Result, chosen: Representatives, nifti: bool = False) -> Files:
+def array_files(kind: str, result: Result, chosen: Representatives, nifti: bool = False) -> Files:
     """PNG of a 2D image: a mask as 0 and 255, a share as 0 to 255, a variance so that 255 is the largest there is.
 
     Masks of targets that fit into one label map are label maps, in PNG with the targets' colours as palette.
@@ -175,12 +175,12 @@ def _file(name: str, content: Callable[[Result, Representatives], bytes]) -> Cal
 MASKS = ("mask", "representatives", "samples")
 ARRAYS = ("saliency", "variance", "contours", *MASKS)
 MAKERS: dict[str, Callable[[Result, Representatives], Files]] = {
-    **{kind: partial(_array_files, kind) for kind in ARRAYS},
+    **{kind: partial(array_files, kind) for kind in ARRAYS},
     "json": _file("result.json", lambda result, chosen: schema.dump(facts(result, chosen)).encode()),
     "csv": _file("measurements.csv", lambda result, chosen: _measurements(result).encode()),
     "overlay": lambda result, chosen: overlay_files(result),
     "panel": _file("panel.png", lambda result, chosen: png_bytes(result_panel(result, chosen))),
-    "nifti": lambda result, chosen: chain.from_iterable(_array_files(kind, result, chosen, True) for kind in ARRAYS),
+    "nifti": lambda result, chosen: chain.from_iterable(array_files(kind, result, chosen, True) for kind in ARRAYS),
     "report": _file("report.html", _report),
     "viewer": _file("viewer.html", _viewer),
 }

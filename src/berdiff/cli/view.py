@@ -1,0 +1,86 @@
+"""berdiff view [MODEL] [PATH...]"""
+
+import importlib.util
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+from annotated_types import Ge, Le
+from tyro.conf import FlagCreatePairsOff, Positional, arg
+
+from berdiff import schema
+from berdiff.errors import InputError
+from berdiff.inference.settings import option
+from berdiff.memory import keep_freed_memory
+
+NEEDED = ("fastapi", "uvicorn", "python_multipart")
+
+
+@dataclass(frozen=True)
+class View(schema.Settings):
+    """Look at images in the browser and segment where you click; the same server answers 3D Slicer and OHIF.
+
+    Needs `pip install "berdiff[viewer]"`. It listens on this machine alone unless --host says otherwise.
+    """
+
+    model: Annotated[Positional[str], arg(metavar="MODEL")] = "lidc"
+    """name of bundled weights, model folder or folder of a run; the bundled ones can be chosen beside it"""
+    paths: Annotated[Positional[tuple[str, ...]], arg(metavar="PATH")] = ()
+    """images, folders, result folders of `berdiff segment`, prepared stores; default: cases of the embedded data"""
+    models: Annotated[tuple[str, ...], arg(metavar="MODEL")] = ()  # further models to choose from
+    split: Literal["train", "val", "test", "all"] = "test"  # split of a prepared store
+    limit: Annotated[int, Ge(1), Le(10_000), arg(metavar="N")] = 100
+    """maximum number of images listed per PATH; of a store, the first of one seeded order"""
+    corrections: Path | None = None
+    """folder for raters' masks drawn in the viewer; `berdiff data prepare folder` reads it"""
+    host: str = "127.0.0.1"  # address to listen at; for any but this machine's own, a token is needed and made
+    port: Annotated[int, Ge(0), Le(65535)] = 8000  # port to listen at; 0: a free one, which is printed
+    token: str | None = None  # token that every client must know; default: none on this machine, a new one elsewhere
+    host_name: Annotated[tuple[str, ...], arg(metavar="NAME")] = ()
+    """further names by which clients address the server, such as that of a proxy before it"""
+    queue: Annotated[int, Ge(1), Le(1000)] = 8  # segmentations that may wait; further ones are told to come again
+    session_minutes: Annotated[float, Ge(1)] = 60  # uploads are removed when their client was silent for so long
+    no_browser: bool = False  # do not open the page in a browser
+    device: str = "auto"  # auto, cpu, cuda, cuda:1, mps, ...
+
+    def run(self) -> None:
+        if missing := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
+            install = 'pip install "berdiff[viewer]"'
+            raise InputError(f"{missing[0]}: expected the packages of `{install}`, found it missing")
+        schema.check(self, View, option)
+        import torch
+
+        from berdiff.viewer.server.corrections import Corrections
+        from berdiff.viewer.server.items import shared_items
+        from berdiff.viewer.server.limits import Limits
+        from berdiff.viewer.server.models import Models, is_model
+        from berdiff.viewer.server.run import Address, serve
+        from berdiff.viewer.server.service import Service
+
+        keep_freed_memory()
+        torch.set_num_threads(1)  # one worker; the other cores are for reading and packing
+        model, paths = self.model, self.paths
+        if not is_model(model) and Path(model).exists():  # `berdiff view scan.png`
+            model, paths = View.model, (model, *paths)
+        models = Models(model, self.models, self.device)
+        print(f"opening {models.first.name} and the images ...", file=sys.stderr, flush=True)
+        models.first.load()  # so that the first click is as fast as the next
+        shared = shared_items(paths, models.first.spec.channels, self.split, self.limit)
+        limits = Limits(jobs=self.queue, session_seconds=60 * self.session_minutes)
+        corrections = Corrections(self.corrections) if self.corrections else None
+        service = Service(models, {item.id: item for item in shared}, limits, corrections)
+        address = Address(self.host, self.port, self.token, self.host_name, not self.no_browser)
+        serve(service, address)
+
+    def check(self) -> None:
+        short = self.token is not None and len(self.token) < 16
+        if short or (self.token and not self.token.replace("-", "").replace("_", "").isalnum()):
+            raise InputError("token: expected at least 16 letters, digits, - or _, found another one")
+        if self.corrections is not None and self.corrections.is_file():
+            raise InputError(f"corrections: expected a folder, found the file {self.corrections}")
+
+
+def command(argv: list[str]) -> None:
+    tyro.cli(View, args=argv, prog="berdiff view", config=(FlagCreatePairsOff,)).run()

@@ -1,0 +1,123 @@
+"""Raters' masks on the disk, in the names that `berdiff data prepare folder` reads.
+
+DIR/images/CASE.*                        the image, without a patient's name in it
+DIR/masks/RATER/TARGET/CASE.*            a rater's mask
+DIR/notes/RATER/TARGET/CASE.json         who, when, with which model, corrected from which sample
+
+A case is called by its image's name and a part of the checksum of its values: the same image is the same case.
+"""
+
+import hashlib
+import io
+import re
+import threading
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from berdiff import __version__, schema
+from berdiff.data.describe import by, expect
+from berdiff.data.reading import ImageFile
+from berdiff.files import whole_file, write_text
+from berdiff.viewer.server.grid import on_grid
+from berdiff.viewer.server.items import Item
+
+Note = Mapping[str, Any]
+
+
+class Corrections:
+    """A folder of raters' masks."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self._lock = folder, threading.Lock()
+
+    def save(self, item: Item, file: ImageFile, masks: Mapping[str, np.ndarray], rater: str, note: Note) -> list[str]:
+        """`masks`: target -> ([Z,] H, W) of 0 and 1, upright. The paths written, counted from the folder.
+
+        A rater's later mask of a case takes the place of the earlier one.
+        """
+        name = safe_name(rater, "name")
+        targets = {safe_name(target, "target"): mask for target, mask in masks.items()}
+        shape = file.values.shape[2:] if file.planar else file.values.shape[1:]
+        for target, mask in targets.items():
+            expect(mask.shape == shape, target, f"a mask of {by(shape)} like its image", by(mask.shape))
+        case = case_name(item, file)
+        written: list[str] = []
+        with self._lock:
+            for relative, content in image_files(item, file, case):
+                written += [relative] if not (self.folder / relative).exists() else []
+                _write(self.folder / relative, content)
+            for target, mask in targets.items():
+                suffix, content = mask_file(file, (mask > 0).astype(np.uint8))
+                written.append(f"masks/{name}/{target}/{case}{suffix}")
+                _write(self.folder / written[-1], content)
+                when = datetime.now(UTC).isoformat(timespec="seconds")
+                facts = {"berdiff": __version__, "rater": rater, "target": target, "case": case, "saved": when}
+                note_name = f"notes/{name}/{target}/{case}.json"
+                write_text(self.folder / note_name, schema.dump({**facts, "image": item.name, **note}))
+                written.append(note_name)
+        return written
+
+    def missing(self, item: Item, file: ImageFile, rater: str, targets: Sequence[str]) -> list[str]:
+        """Of these targets, those that the rater has not saved yet: a store takes all of them or none."""
+        name, case = safe_name(rater, "name"), case_name(item, file)
+        notes = {target: self.folder / f"notes/{name}/{safe_name(target, 'target')}/{case}.json" for target in targets}
+        return [target for target, path in notes.items() if not path.exists()]
+
+
+def safe_name(text: str, what: str) -> str:
+    """A name that is a folder of its own on every file system."""
+    clean = re.sub(r"[^\w.-]+", "-", text.strip()).strip(".-")[:64]
+    expect(clean, what, "a name with letters or digits", "none")
+    return clean
+
+
+def case_name(item: Item, file: ImageFile) -> str:
+    digest = hashlib.sha256(repr((file.values.shape, file.values.dtype.str)).encode())
+    digest.update(np.ascontiguousarray(file.values).data)
+    return f"{safe_name(item.name.replace('/', '-'), 'image')[-80:]}-{digest.hexdigest()[:8]}"
+
+
+def image_files(item: Item, file: ImageFile, case: str) -> list[tuple[str, bytes]]:
+    """(relative path, content). DICOM becomes NIfTI or .npy: its values and place, and nothing of the patient."""
+    paths, kind = item.paths, file.geometry.kind
+    if kind in ("png", "nifti", "npy"):
+        several = len(paths) > 1  # a file per channel: `--image-name "{case}_{channel}"`
+        names = [f"{case}_{i:04d}" if several else case for i in range(len(paths))]
+        return [(f"images/{n}{_suffix(path)}", path.read_bytes()) for n, path in zip(names, paths, strict=True)]
+    if kind == "dicom" and not file.planar:
+        return [(f"images/{case}.nii.gz", on_grid(file, file.values[0]))]
+    several = len(file.values) > 1
+    names = [f"{case}_{i:04d}" if several else case for i in range(len(file.values))]
+    return [(f"images/{n}.npy", _npy(plane[0])) for n, plane in zip(names, file.values, strict=True)]
+
+
+def mask_file(file: ImageFile, mask: np.ndarray) -> tuple[str, bytes]:
+    """(suffix, content) of a mask ([Z,] H, W) of 0 and 1."""
+    kind = file.geometry.kind
+    if kind == "nifti" or (kind == "dicom" and not file.planar):
+        return ".nii.gz", on_grid(file, mask)
+    if file.planar:
+        picture = io.BytesIO()
+        Image.fromarray(mask * np.uint8(255)).save(picture, "PNG")
+        return ".png", picture.getvalue()
+    return ".npy", _npy(mask)
+
+
+def _suffix(path: Path) -> str:
+    return ".nii.gz" if path.name.lower().endswith(".nii.gz") else path.suffix.lower()
+
+
+def _npy(array: np.ndarray) -> bytes:
+    content = io.BytesIO()
+    np.save(content, array, allow_pickle=False)
+    return content.getvalue()
+
+
+def _write(path: Path, content: bytes) -> None:
+    with whole_file(path) as part:
+        part.write_bytes(content)

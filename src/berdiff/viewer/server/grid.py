@@ -1,0 +1,36 @@
+"""Between an image's upright array and the voxels (i, j, k) that other programs count: those of its NIfTI file."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from nibabel.orientations import inv_ornt_aff
+
+from berdiff.data.describe import expect
+from berdiff.data.reading import Geometry, ImageFile
+from berdiff.inference.opening import OpenedImage
+from berdiff.inference.result import Result
+from berdiff.output.nifti import nifti_bytes
+
+
+def upright_place(ijk: Sequence[float], geometry: Geometry, shape: tuple[int, ...]) -> list[int]:
+    """([z,] y, x) in an upright array of `shape` of the voxel (i, j[, k]) of the NIfTI file on the image's own grid."""
+    expect(len(ijk) in (2, 3), "foreground", "points of three numbers (i, j, k)", len(ijk))
+    i, j, k = (*(round(value) for value in ijk), 0)[:3]
+    if len(shape) == 2:
+        # a plane that was stored as NIfTI has its rows first; of all other planes, i counts columns
+        place = [i, j] if geometry.kind == "nifti" else [j, i]
+    elif geometry.back is None:
+        place = [k, j, i]
+    else:
+        x, y, z, _ = inv_ornt_aff(geometry.back, shape[::-1]) @ (i, j, k, 1)
+        place = [round(z), round(y), round(x)]
+    inside = all(0 <= at < length for at, length in zip(place, shape, strict=True))
+    expect(inside, "foreground", "a voxel (i, j, k) inside the image", f"({i}, {j}, {k})")
+    return place
+
+
+def on_grid(image: OpenedImage | ImageFile, array: np.ndarray, name: str = "image") -> bytes:
+    """A .nii.gz of an upright array ([Z,] H, W), on the grid of the image's source."""
+    pool = np.broadcast_to(np.uint8(0), (1, 1, *array.shape))  # stands for the shape, and takes no memory
+    known = {"name": name, "image": pool[0], "spacing": image.spacing, "geometry": image.geometry}
+    return nifti_bytes(Result(**known, pool=pool, targets=("mask",)), array)

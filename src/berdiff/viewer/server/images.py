@@ -1,0 +1,110 @@
+"""Opened images, the last used ones kept: a click on a CT reads neither its files nor its other slices again."""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeVar, cast
+
+import numpy as np
+
+from berdiff.data.describe import expect
+from berdiff.data.input_spec import InputSpec, Intensity
+from berdiff.data.intensity import LUNG_WINDOW
+from berdiff.data.reading import ImageFile, read_image_file, read_image_files
+from berdiff.errors import InputError
+from berdiff.inference.opening import OpenedImage, open_file, open_input
+from berdiff.inference.settings import SegmentSettings
+from berdiff.viewer.server.items import Item
+from berdiff.viewer.server.limits import Limits
+
+T = TypeVar("T")
+
+
+class Images:
+    """The values of items' files, and the images made of them to be shown; the least recently used go first."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits, self._lock = limits, threading.Lock()
+        self._kept: OrderedDict[tuple[str, str], tuple[int, object]] = OrderedDict()
+
+    def shown(self, item: Item) -> OpenedImage:
+        """For the eye: as a picture is, a CT in the usual window of lungs, all else by its percentiles."""
+
+        def opened() -> OpenedImage:
+            if item.input.store is not None:
+                return open_input(item.input, item.input.store.input_spec, SegmentSettings())
+            file = self.file(item)
+            names = tuple(str(i) for i in range(len(file.values)))
+            rule = Intensity("window", LUNG_WINDOW) if file.ct else Intensity("auto")
+            spec = InputSpec((1, 1), names, ("none",), rule)
+            return open_file(item.name, file, spec, SegmentSettings(), item.input.what)
+
+        image = self._once((item.id, "shown"), opened, lambda of: of.image.nbytes)
+        item.shape, item.channels = image.image.shape[1:], len(image.image)
+        return image
+
+    def file(self, item: Item, channels: int | None = None) -> ImageFile:
+        """The values as stored. `channels`: as a model with so many takes them; a colour picture may be grey to it."""
+        if item.input.error:
+            raise InputError(item.input.error)
+
+        def read() -> ImageFile:
+            if channels is not None:
+                return read_image_files(item.paths, channels)
+            known = item.channels if len(item.paths) == 1 and item.kind != "dicom" else len(item.paths)
+            return read_image_files(item.paths, known) if known and known > 1 else read_image_file(item.paths[0])
+
+        if channels == item.channels:
+            channels = None  # the same reading
+        file = self._once((item.id, f"file {channels}"), read, lambda of: of.values.nbytes)
+        expect(file.values[0].size <= self._limits.pixels, item.name, f"at most {self._limits.pixels} pixels", "more")
+        return file
+
+    def plane(self, item: Item, spec: InputSpec, settings: SegmentSettings) -> tuple[OpenedImage, int] | None:
+        """The slice of a volume that `settings.region.center` names, as a 2D image whose name seeds the noise that the
+        slice has in its volume, and its number; None where it must be opened as a whole."""
+        center = settings.region.center
+        if item.input.store is not None or center is None or len(center) != 3:
+            return None
+        file = self.file(item, len(spec.channels))
+        channels, depth = len(file.values), file.values.shape[1]
+        trained = f"{len(spec.channels)} channel(s) ({', '.join(spec.channels)}), as the model was trained with"
+        expect(channels == len(spec.channels), item.name, trained, channels)
+        if file.planar:
+            return None
+        z = center[0]
+        settings.region.slice_range(depth, item.name)
+        values = file.values[:, z : z + 1] if _by_slice(spec.intensity, file.values.dtype) else file.values
+        if len(values[0]) == 1 < depth and _looks_scaled(values) and not _looks_scaled(file.values):
+            values = file.values  # by itself this slice would pass for one that was scaled before
+        region = replace(settings.region, center=(0 if len(values[0]) == 1 else z, *center[1:]))
+        opened = open_file(item.name, replace(file, values=values), spec, replace(settings, region=region), item.name)
+        plane = opened.image[:, 0 if len(values[0]) == 1 else z]
+        return replace(opened, name=f"{item.name}|{z}", image=plane, spacing=opened.spacing[-2:]), z
+
+    def forget(self, item: Item) -> None:
+        with self._lock:
+            for key in [key for key in self._kept if key[0] == item.id]:
+                del self._kept[key]
+
+    def _once(self, key: tuple[str, str], make: Callable[[], T], size: Callable[[T], int]) -> T:
+        with self._lock:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+                return cast(T, self._kept[key][1])
+        value = make()  # outside the lock: two clients may do it twice, none waits for the other
+        with self._lock:
+            self._kept[key] = (size(value), value)
+            while len(self._kept) > 1 and sum(bytes for bytes, _ in self._kept.values()) > self._limits.images_bytes:
+                self._kept.popitem(last=False)
+        return value
+
+
+def _by_slice(intensity: Intensity, dtype: np.dtype) -> bool:
+    """Whether a slice is scaled without a look at the others."""
+    return intensity.rule in ("window", "minmax") or (intensity.rule == "dtype" and dtype in (np.uint8, np.uint16))
+
+
+def _looks_scaled(values: np.ndarray) -> bool:
+    return values.dtype.kind == "f" and bool(values.min() >= 0 and values.max() <= 1)

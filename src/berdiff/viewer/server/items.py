@@ -1,0 +1,117 @@
+"""What can be looked at: images of the command line, which all sessions share, and uploads, which belong to one."""
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from berdiff.data import dicom, manifest, volumes
+from berdiff.data.reading import Kind, kind_of, outline
+from berdiff.data.store import open_store
+from berdiff.data.subset import choose_cases
+from berdiff.errors import InputError
+from berdiff.inference.inputs import Input, case_input, find_inputs
+from berdiff.viewer.server.results import SavedResult, saved_results
+
+
+@dataclass(eq=False)
+class Item:
+    """One image, volume, case of a store, or result of `berdiff segment`. Pixels are read when they are asked for."""
+
+    id: str
+    input: Input
+    kind: Kind
+    group: str  # the argument or the upload that it came with
+    own: bool = False  # of one session alone
+    shape: tuple[int, ...] = ()  # ([Z,] H, W) upright; empty: known after opening
+    channels: int | None = None
+    saved: SavedResult | None = None  # where it is a result
+    series: str = field(default="", repr=False)  # the DICOM series, by which other programs name it
+
+    @property
+    def name(self) -> str:
+        return self.input.name
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        return self.input.paths
+
+    @property
+    def volume(self) -> bool:
+        return len(self.shape) == 3
+
+    def shown(self) -> dict[str, Any]:
+        kind = "result" if self.saved else "volume" if self.volume else "image"
+        named = {"id": self.id, "name": self.name, "kind": kind, "shape": list(self.shape)}
+        return {**named, "channels": self.channels, "group": self.group, "own": self.own, "error": self.input.error}
+
+
+def item_of(one: Input, id: str, group: str, own: bool = False, saved: SavedResult | None = None) -> Item:
+    """With what its header says, if it says it cheaply."""
+    if one.store is not None:
+        shape, channels = one.store.size, len(one.store.channels)
+        return Item(id, one, "store", group, own, shape, channels, saved)
+    item = Item(id, one, "png", group, own, saved=saved)
+    if one.error:
+        return item
+    first = one.paths[0]
+    try:
+        item.kind = kind_of(first) or "png"
+        item.channels = len(one.paths) if len(one.paths) > 1 and item.kind != "dicom" else None
+        if item.kind == "dicom":
+            item.series, item.channels = dicom.read_header(first).series_uid, 1
+            item.shape = _series_shape(one.paths) if len(one.paths) > 1 else ()
+        if item.kind == "nifti" and len(stored := volumes.stored_shape(first)) > 3 and stored[3] > 1:
+            item.shape, item.channels = volumes.shape_of(first, 4)[-3:], stored[3]
+        elif item.kind != "dicom" or len(one.paths) == 1:
+            found = outline(first)
+            item.shape = found.size if found.slices is None else (found.slices, *found.size)
+            item.channels = item.channels or found.channels
+    except InputError as error:
+        item.input = Input(one.name, one.paths, error=str(error))
+    return item
+
+
+def shared_items(
+    paths: Sequence[str], channels: Sequence[str], split: str = "test", limit: int = 200, seed: int = 0
+) -> list[Item]:
+    """Those of the command line; without any, cases of the embedded data, which is made on first use."""
+    numbers = count()
+    if not paths:
+        store = open_store()
+        cases = [case_input(store, int(i)) for i in choose_cases(store, split, limit, seed, spread=True)]
+        return [item_of(one, f"s{next(numbers)}", "embedded data") for one in cases]
+    items: list[Item] = []
+    for path in paths:
+        group = Path(path).name or path
+        if found := saved_results(Path(path)) if _is_local_folder(path) else []:
+            items += [item_of(one.source, f"s{next(numbers)}", group, saved=one) for one in found[:limit]]
+        else:
+            inputs = find_inputs([path], channels, split, limit, seed)
+            items += [item_of(one, f"s{next(numbers)}", group) for one in inputs]
+    if not any(item.input.error == "" for item in items):
+        raise InputError(items[0].input.error if items else f"{paths[0]}: expected images, found none")
+    return items
+
+
+def uploaded_items(folder: Path, channels: Sequence[str], group: str) -> list[Item]:
+    """The images of an upload that lies in `folder`."""
+    return [item_of(one, secrets.token_urlsafe(9), group, own=True) for one in find_inputs([folder], channels)]
+
+
+def _series_shape(paths: Sequence[Path]) -> tuple[int, ...]:
+    """Upright, of the slices of one series, by the header of the first."""
+    header = dicom.read_header(paths[0])
+    across, down = np.reshape(header.plane(), (2, 3))
+    affine = volumes.dicom_affine(across, down, np.cross(across, down), np.zeros(3))
+    back = volumes.turn_back(affine)  # from upright to stored: its first column has the stored axis of each upright one
+    stored = (header.shape[1], header.shape[0], len(paths))
+    return tuple(stored[int(axis)] for axis in back[:, 0])[::-1]
+
+
+def _is_local_folder(path: str) -> bool:
+    return "://" not in path and Path(path).is_dir() and not (Path(path) / manifest.NAME).is_file()

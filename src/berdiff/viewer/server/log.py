@@ -1,0 +1,23 @@
+"""One line per request, and where something failed: never a name of a file, a patient or a token."""
+
+import logging
+import sys
+import traceback
+from pathlib import Path
+
+logger = logging.getLogger("berdiff.view")
+
+
+def set_up(level: int = logging.INFO) -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
+    logger.handlers[:] = [handler]
+    logger.propagate = False
+    logger.setLevel(level)
+
+
+def log_failure(error: BaseException) -> None:
+    """Its kind and the lines of code it went through; its message may quote a file, so it is left out."""
+    frames = traceback.extract_tb(error.__traceback__)
+    places = " <- ".join(f"{Path(frame.filename).name}:{frame.lineno}" for frame in reversed(frames[-6:]))
+    logger.error("internal error %s at %s", type(error).__name__, places)

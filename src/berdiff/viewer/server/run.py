@@ -1,0 +1,94 @@
+"""Listen: one process, one address, printed once; whatever ends it, no temporary file stays."""
+
+import logging
+import secrets
+import signal
+import socket
+import threading
+import webbrowser
+from dataclasses import dataclass
+from types import FrameType
+
+from berdiff.errors import InputError
+from berdiff.viewer.server import log
+from berdiff.viewer.server.app import create_app
+from berdiff.viewer.server.guard import PREFIX, Access, is_local
+from berdiff.viewer.server.service import Service
+
+
+@dataclass(frozen=True)
+class Address:
+    host: str = "127.0.0.1"
+    port: int = 0
+    token: str | None = None
+    names: tuple[str, ...] = ()
+    browser: bool = True
+
+    def access(self) -> Access:
+        """Other machines can reach another address than this machine's own: then a token is needed."""
+        token = self.token or (None if is_local(self.host) else secrets.token_urlsafe(24))
+        return Access(self.host, token, self.names)
+
+
+def serve(service: Service, address: Address) -> None:
+    """Until SIGINT or SIGTERM."""
+    import uvicorn
+
+    log.set_up()
+    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+    access = address.access()
+    before = signal.signal(signal.SIGTERM, _leave)  # uvicorn hands it on once it has shut down
+    try:
+        with listen(address.host, address.port) as sock:
+            url = printed_address(access, sock.getsockname()[1])
+            config = uvicorn.Config(
+                create_app(service, access),
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                date_header=False,
+                limit_concurrency=512,
+                timeout_keep_alive=15,
+                timeout_graceful_shutdown=3,
+            )
+            if address.browser:
+                threading.Timer(0.5, webbrowser.open, [url]).start()
+            uvicorn.Server(config).run(sockets=[sock])
+    except (KeyboardInterrupt, _Left):
+        print("stopped", flush=True)
+    finally:
+        service.close()
+        signal.signal(signal.SIGTERM, before)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((host, port))
+        sock.listen(128)
+    except (OSError, OverflowError) as error:
+        sock.close()
+        raise InputError(f"--host, --port: expected an address to listen at, found {host}:{port} ({error})") from error
+    return sock
+
+
+def printed_address(access: Access, port: int) -> str:
+    """The page's address, and the one for 3D Slicer; with the token, which is shown here and nowhere else."""
+    wildcard = access.host in ("0.0.0.0", "::")
+    name = socket.gethostname() if wildcard else f"[{access.host}]" if ":" in access.host else access.host
+    base = f"http://{name}:{port}"
+    url = f"{base}/?token={access.token}" if access.token else f"{base}/"
+    server = f"{base}{PREFIX}{access.token}" if access.token else base
+    print(f"viewer: {url}\n3D Slicer (MONAI Label server): {server}", flush=True)
+    print("For research; not for clinical use. Ctrl-C ends it.", flush=True)
+    return url
+
+
+class _Left(Exception):
+    """SIGTERM came."""
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    raise _Left

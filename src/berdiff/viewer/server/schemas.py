@@ -1,0 +1,105 @@
+"""What clients send and get, with bounds: the OpenAPI document is made of these."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from berdiff.inference.settings import SetRule
+from berdiff.viewer.server.limits import Limits
+
+LIMITS = Limits()  # of one request: they are part of the interface
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+Place = Annotated[int, Field(ge=0, le=LIMITS.side)]
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class ErrorAnswer(BaseModel):
+    """Of every answer that is no success."""
+
+    error: str
+
+
+class ModelAnswer(BaseModel):
+    name: str
+    size: tuple[int, int]
+    channels: list[str]
+    targets: list[str]
+    kind: str
+    patches: bool
+    notes: list[str]
+    sampler: dict[str, Any] | None
+
+
+class ItemAnswer(BaseModel):
+    id: str
+    name: str
+    kind: Literal["image", "volume", "result"]
+    shape: list[int]
+    channels: int | None
+    group: str
+    own: bool
+    error: str
+
+
+class StateAnswer(BaseModel):
+    token: str
+    version: str
+    models: list[ModelAnswer]
+    items: list[ItemAnswer]
+    limits: dict[str, int]
+    corrections: bool
+
+
+class UploadAnswer(BaseModel):
+    items: list[ItemAnswer]
+
+
+class JobRequest(_Body):
+    """Masks of an item around a point, which counts in upright slices as `berdiff segment --center` does."""
+
+    item: Name
+    center: Annotated[list[Place], Field(min_length=2, max_length=3)] | None = None
+    model: Annotated[str, Field(max_length=200)] = ""
+    samples: Annotated[int, Field(ge=1, le=LIMITS.samples)] = 16
+    steps: Annotated[int, Field(ge=1, le=LIMITS.steps)] | None = None
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    set: SetRule = "independent"
+    pool: Annotated[int, Field(ge=1, le=LIMITS.pool)] = 64
+    representatives: Annotated[int, Field(ge=1, le=LIMITS.representatives)] = 3
+
+    @field_validator("samples", "seed", "pool", "representatives", "set", "model", mode="before")
+    @classmethod
+    def _default_for_null(cls, value: Any, info: Any) -> Any:
+        """A field of a form that was left empty comes as null."""
+        return cls.model_fields[info.field_name].default if value is None else value
+
+
+class JobStarted(BaseModel):
+    id: str
+
+
+class JobAnswer(BaseModel):
+    id: str
+    state: Literal["queued", "running", "done", "failed", "cancelled"]
+    place: int | None  # jobs before it, while it waits
+    done: int
+    total: int
+    error: str
+
+
+class RaterRequest(_Body):
+    """A rater's mask of a whole item: base64 of gzip of uint8 in C order ([Z,] H, W), upright."""
+
+    name: Annotated[str, Field(min_length=1, max_length=64)]
+    target: Annotated[str, Field(min_length=1, max_length=64)]
+    mask: Annotated[str, Field(min_length=1, max_length=LIMITS.mask_bytes)]
+    job: Annotated[str, Field(max_length=64)] | None = None  # the job whose mask was corrected
+    sample: Annotated[int, Field(ge=1, le=LIMITS.pool)] | None = None  # its number among all samples
+
+
+class RaterAnswer(BaseModel):
+    saved: list[str]
+    missing: list[str]  # targets of the model that this rater has not saved of this image yet

@@ -1,0 +1,247 @@
+"""Everything behind the routes: items, sessions, jobs, uploads, corrections; started and closed as one."""
+
+import base64
+import binascii
+import gzip
+import io
+import secrets
+import shutil
+import tempfile
+import threading
+import time
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from berdiff import __version__
+from berdiff.data.describe import by, expect
+from berdiff.data.reading import Geometry, ImageFile, read_labels
+from berdiff.errors import InputError
+from berdiff.files import lock
+from berdiff.viewer.server import pages
+from berdiff.viewer.server.corrections import Corrections
+from berdiff.viewer.server.images import Images
+from berdiff.viewer.server.items import Item, uploaded_items
+from berdiff.viewer.server.jobs import Job, JobQueue
+from berdiff.viewer.server.limits import Limits
+from berdiff.viewer.server.models import Models
+from berdiff.viewer.server.refusal import Refused, public
+from berdiff.viewer.server.schemas import JobRequest, RaterRequest
+from berdiff.viewer.server.sessions import Session, Sessions, item_of
+from berdiff.viewer.server.uploads import Upload, check_headers
+from berdiff.viewer.server.work import segment
+
+PREFIX = "berdiff-view-"
+HOUSEKEEPING = 0.5  # seconds between two looks at what is over
+
+
+@dataclass(eq=False)
+class Service:
+    models: Models
+    shared: dict[str, Item]
+    limits: Limits
+    corrections: Corrections | None = None
+
+    def __post_init__(self) -> None:
+        remove_leftovers(Path(tempfile.gettempdir()))
+        self.folder = Path(tempfile.mkdtemp(prefix=PREFIX))  # of this user alone (0700)
+        self._alive = lock(self.folder / "lock")
+        self.images = Images(self.limits)
+        self.queue = JobQueue(self.limits)
+        self.sessions = Sessions(self.folder, self.limits, self._ended)
+        self._closing = threading.Event()
+        self._keeper = threading.Thread(target=self._keep_house, name="berdiff-keeper", daemon=True)
+
+    def start(self) -> None:
+        self.queue.start()
+        self._keeper.start()
+
+    def close(self) -> None:
+        """Ends all work and removes every temporary file. May be called again."""
+        self._closing.set()
+        self.queue.close()
+        self.sessions.close()
+        if self._alive is not None:
+            self._alive.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def state(self, session: Session) -> dict[str, Any]:
+        items = [*self.shared.values(), *session.items.values()]
+        return {
+            "token": session.token,
+            "version": __version__,
+            "models": [model.shown() for model in self.models],
+            "items": [self._shown(item) for item in items],
+            "limits": {**self.limits.shown()},
+            "corrections": self.corrections is not None,
+        }
+
+    def item(self, session: Session, id: str) -> Item:
+        return item_of(session, self.shared, id)
+
+    def _shown(self, item: Item) -> dict[str, Any]:
+        shown = item.shown()
+        return {**shown, "error": public(shown["error"], item.paths)}
+
+    # --- uploads -----------------------------------------------------------------------------------------------------
+
+    def upload(self, session: Session, files: Iterable[tuple[str, BinaryIO]]) -> list[Item]:
+        """The new items of (name, content); where one file is refused, none is kept."""
+        folder = session.folder / secrets.token_hex(4)
+        folder.mkdir(parents=True)
+        upload = Upload(folder, self.limits, self.sessions.room())
+        try:
+            for name, content in files:
+                upload.add(name, content)
+            expect(upload.files, "upload", "PNG, JPG, TIFF, NIfTI, DICOM or .npy files, or a zip of them", "none")
+            check_headers(upload.files, self.limits)
+            items = uploaded_items(folder, self.models.first.spec.channels, "uploaded")
+            for item in items:
+                expect(not item.input.error, item.name, "a readable image", item.input.error)
+            with session.lock:
+                most = self.limits.items
+                expect(len(session.items) + len(items) <= most, "upload", f"at most {most} images of one session")
+                session.items |= {item.id: item for item in items}
+                session.stored += upload.unpacked
+        except InputError as error:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise Refused(400, public(error, [*upload.files, folder / "x"])) from error
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        return items
+
+    # --- work --------------------------------------------------------------------------------------------------------
+
+    def start_job(self, session: Session, request: JobRequest) -> Job:
+        item, entry = self.item(session, request.item), self.models.get(request.model)
+        if item.input.error:
+            raise Refused(400, public(item.input.error, item.paths))
+
+        job = Job(
+            work=lambda progress: segment(item, entry, request, self.images, self.limits, progress),
+            say=lambda error: public(error, item.paths),
+            item=item.id,
+        )
+        session.keep(job, self.limits)
+        try:
+            self.queue.add(job)
+        except Refused:
+            with session.lock:
+                session.jobs.pop(job.id, None)
+            raise
+        return job
+
+    def document(self, item: Item) -> dict[str, Any]:
+        """Of an item, with the masks of a saved result or of a store's raters where it has them."""
+        opened = self.images.shown(item)
+        if item.saved is not None:
+            result = item.saved.result(opened)
+            return pages.result_document(result, result.representatives(), image=True)
+        store = item.input.store
+        channels = store.channels if store is not None else self.models.first.spec.channels
+        return pages.image_document(opened, channels, ())
+
+    # --- raters ------------------------------------------------------------------------------------------------------
+
+    def values(self, item: Item) -> ImageFile:
+        """The values of any item as of a file: of a store's case they are those it keeps."""
+        store = item.input.store
+        if store is None:
+            return self.images.file(item)
+        image, _ = store.read_stored([item.input.index])
+        row, column = (float(mm) for mm in store.cases.spacing[item.input.index])
+        return ImageFile(image[0][:, None], (row, column), Geometry("store", item.paths, image.shape[2:]), planar=True)
+
+    def save_rater(self, session: Session, item: Item, request: RaterRequest) -> tuple[list[str], list[str]]:
+        """The files written, and the targets of the model that the rater has not saved yet."""
+        job = session.job(request.job) if request.job else None
+        entry = self.models.get(job.result.model if job and job.result else None)
+        file = self.values(item)
+        shape = file.values.shape[2:] if file.planar else file.values.shape[1:]
+        mask = unpacked(request.mask, shape)
+        note: dict[str, Any] = {"corrected_from": None}
+        if job is not None and job.result is not None:
+            note = {"corrected_from": {"sample": request.sample, "settings": dict(job.result.result.settings)}}
+        return self.save(item, file, {request.target: mask}, request.name, note, entry.spec.targets)
+
+    def save(
+        self,
+        item: Item,
+        file: ImageFile,
+        masks: dict[str, np.ndarray],
+        rater: str,
+        note: dict[str, Any],
+        targets: Sequence[str],
+    ) -> tuple[list[str], list[str]]:
+        if self.corrections is None:
+            raise Refused(409, "corrections: expected a server that was started with --corrections DIR, found none")
+        written = self.corrections.save(item, file, masks, rater, note)
+        known = targets if set(masks) <= set(targets) else list(masks)
+        return written, self.corrections.missing(item, file, rater, known)
+
+    def save_labels(
+        self,
+        session: Session,
+        item: Item,
+        name: str,
+        content: BinaryIO,
+        names: dict[int, str],
+        rater: str,
+        note: dict[str, Any],
+    ) -> list[str]:
+        """A label map that a client sends as a file, on the grid of the item: each value is a target's mask."""
+        (label,) = self.upload(session, [(name, content)])
+        file = self.values(item)
+        labels = read_labels(label.paths[0], file)
+        shape = file.values.shape[2:] if file.planar else file.values.shape[1:]
+        found = {int(value) for value in np.unique(labels)} - {0}
+        expect(found <= set(names), "label", f"the values {', '.join(map(str, sorted(names)))}", sorted(found))
+        masks = {target: (labels == value).astype(np.uint8).reshape(shape) for value, target in names.items()}
+        return self.save(item, file, masks, rater, note, list(masks))[0]
+
+    # --- what nobody needs any more ----------------------------------------------------------------------------------
+
+    def _ended(self, session: Session) -> None:
+        for job in session.unfinished():
+            self.queue.cancel(job)
+        for item in session.items.values():
+            self.images.forget(item)
+
+    def _keep_house(self) -> None:
+        while not self._closing.wait(HOUSEKEEPING):
+            self.queue.cancel_abandoned()
+            self.sessions.expire()
+
+
+def unpacked(text: str, shape: tuple[int, ...]) -> np.ndarray:
+    """A mask of 0 and 1 from a client: base64 of gzip; no more is unpacked than the shape has room for."""
+    size = int(np.prod(shape))
+    try:
+        packed = base64.b64decode(text, validate=True)
+        with gzip.open(io.BytesIO(packed)) as file:
+            content = file.read(size + 1)
+    except (binascii.Error, ValueError, OSError, EOFError, zlib.error) as error:
+        raise InputError("mask: expected base64 of gzip of uint8, found something else") from error
+    expect(len(content) == size, "mask", f"{by(shape)} bytes", "another number of them")
+    mask = np.frombuffer(content, np.uint8).reshape(shape)
+    expect(mask.max(initial=0) <= 1, "mask", "the values 0 and 1", "others")
+    return mask
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Of servers that were killed: whoever lives holds the lock of its folder."""
+    for old in folder.glob(f"{PREFIX}*"):
+        try:
+            if time.time() - old.stat().st_mtime < 60:  # perhaps being made right now
+                continue
+            held = lock(old / "lock", wait=False)
+        except OSError:  # of another user, or just being made or removed
+            continue
+        if held is not None:
+            held.close()
+            shutil.rmtree(old, ignore_errors=True)

@@ -1,0 +1,136 @@
+"""Who is there: a browser, or an image that another program uploaded. What belongs to one is not seen by another."""
+
+import secrets
+import shutil
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from hmac import compare_digest
+from pathlib import Path
+
+from berdiff.viewer.server.items import Item
+from berdiff.viewer.server.jobs import Job
+from berdiff.viewer.server.limits import Limits
+from berdiff.viewer.server.refusal import Refused, busy, not_found
+
+
+@dataclass(eq=False)
+class Session:
+    """Uploads and jobs of one client. Its id is a secret: whoever knows it is that client."""
+
+    folder: Path  # of its uploads; made when it is needed
+    id: str = field(default_factory=lambda: secrets.token_urlsafe(24))
+    token: str = field(default_factory=lambda: secrets.token_urlsafe(24))  # of requests that change something
+    items: dict[str, Item] = field(default_factory=dict)
+    jobs: OrderedDict[str, Job] = field(default_factory=OrderedDict)
+    created: float = field(default_factory=time.time)
+    seen: float = field(default_factory=time.monotonic)
+    stored: int = 0  # bytes of its uploads
+    lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def touch(self) -> None:
+        self.seen = time.monotonic()
+
+    def unfinished(self) -> list[Job]:
+        with self.lock:
+            return [job for job in self.jobs.values() if not job.over]
+
+    def job(self, id: str) -> Job:
+        with self.lock:
+            if id not in self.jobs:
+                raise not_found("job")
+            self.jobs.move_to_end(id)
+            return self.jobs[id]
+
+    def keep(self, job: Job, limits: Limits) -> None:
+        """The least recently used results beyond the limit are dropped; what still runs stays."""
+        with self.lock:
+            if len(self.unfinished()) >= limits.jobs_per_session:
+                raise busy(f"{limits.jobs_per_session} segmentations of yours are under way; wait for one of them", 429)
+            self.jobs[job.id] = job
+            over = [one for one in self.jobs.values() if one.over]
+            for old in over[: max(0, len(over) - limits.results)]:
+                del self.jobs[old.id]
+
+
+class Sessions:
+    """All of them. They end when nobody asked for a while, or when there are too many."""
+
+    def __init__(self, folder: Path, limits: Limits, ended: Callable[[Session], None]) -> None:
+        self._folder, self._limits, self._ended = folder, limits, ended
+        self._all: OrderedDict[str, Session] = OrderedDict()
+        self._lock = threading.RLock()
+
+    def new(self) -> Session:
+        with self._lock:
+            if len(self._all) >= self._limits.sessions:
+                idle = next((one for one in self._all.values() if not one.items and not one.jobs), None)
+                if idle is None:
+                    raise busy("the server has as many clients as it takes; try again later")
+                self.end(idle)
+            session = Session(self._folder / secrets.token_hex(8))
+            self._all[session.id] = session
+            return session
+
+    def get(self, id: str) -> Session | None:
+        with self._lock:
+            session = self._all.get(id)
+            if session is not None:
+                session.touch()
+                self._all.move_to_end(id)
+            return session
+
+    def of_token(self, token: str) -> Session | None:
+        """For programs that send the token and keep no cookies."""
+        with self._lock:
+            found = [one for one in self._all.values() if compare_digest(one.token.encode(), token.encode())]
+            return self.get(found[0].id) if found else None
+
+    def room(self) -> int:
+        """Bytes that uploads may still take."""
+        with self._lock:
+            return max(0, self._limits.stored_bytes - sum(one.stored for one in self._all.values()))
+
+    def end(self, session: Session) -> None:
+        with self._lock:
+            self._all.pop(session.id, None)
+        self._ended(session)
+        shutil.rmtree(session.folder, ignore_errors=True)
+
+    def expire(self) -> None:
+        """Those that nobody asked for; and of too many bytes of results, the oldest."""
+        latest = time.monotonic() - self._limits.session_seconds
+        with self._lock:
+            everyone = list(self._all.values())
+        for session in everyone:
+            if session.seen < latest:
+                self.end(session)
+        kept = [(s, job) for s in everyone for job in list(s.jobs.values()) if job.result is not None]
+        size = sum(job.result.size for _, job in kept if job.result)
+        for session, job in kept:  # least recently used clients first
+            if size <= self._limits.results_bytes:
+                break
+            size -= job.result.size if job.result else 0
+            with session.lock:
+                session.jobs.pop(job.id, None)
+
+    def close(self) -> None:
+        with self._lock:
+            everyone = list(self._all.values())
+        for session in everyone:
+            self.end(session)
+
+
+def item_of(session: Session, shared: dict[str, Item], id: str) -> Item:
+    """A shared one or the session's own; any other, even of another session, is not there."""
+    item = shared.get(id) or session.items.get(id)
+    if item is None:
+        raise not_found("item")
+    return item
+
+
+def check_token(session: Session, token: str) -> None:
+    if not compare_digest(session.token.encode(), token.encode()):
+        raise Refused(403, "X-Berdiff-Token: expected the token of this session, found another or none")

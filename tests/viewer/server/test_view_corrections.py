@@ -1,0 +1,145 @@
+"""Raters' masks from the viewer: saved so that they can be prepared, trained on and told apart."""
+
+import base64
+import gzip
+import json
+
+import nibabel
+import numpy as np
+from dicom_writer import write_slice
+from view_server import item_named, picture, segmented, serving, upload, volume
+
+from berdiff.data.prepare import prepare
+from berdiff.data.sources import folder as folder_source
+from berdiff.data.store import open_store
+from berdiff.methods import folder
+from fakes import Blur, make_spec, make_store
+
+
+def packed(mask):
+    return base64.b64encode(gzip.compress(np.ascontiguousarray(mask, np.uint8).tobytes())).decode()
+
+
+def save(client, item, name, mask, target="nodule", status=201, **more):
+    body = {"name": name, "target": target, "mask": packed(mask), **more}
+    answer = client.post(f"/api/items/{item}/raters", json=body)
+    assert answer.status_code == status, answer.text
+    return answer.json()
+
+
+def prepared(root, out, **options):
+    prepare("folder", root, out, folder_source.Options(**options))
+    return open_store(out)
+
+
+def test_pictures_corrected_by_two_raters_become_a_store(server, tmp_path):
+    client, _ = server
+    item = item_named(client, "picture")["id"]
+    anna, ben = np.zeros((2, 40, 48), np.uint8)
+    anna[10:15, 28:33] = ben[9:16, 28:33] = 1
+    job = segmented(client, item, [12, 30])
+    saved = save(client, item, "Anna B.", anna, job=job, sample=3)
+    assert saved["missing"] == []
+    assert [name.split("/")[0] for name in saved["saved"]] == ["images", "masks", "notes"]
+    save(client, item, "ben", ben * 0)
+    save(client, item, "ben", ben)  # the later one counts
+    (again,) = upload(client, ("picture.png", picture()))
+    assert save(client, again["id"], "carl", anna)["saved"][0].startswith("masks/carl/nodule/picture-")  # the same case
+    root = tmp_path / "corrections"
+    store = prepared(root, tmp_path / "s.zarr")
+    image, masks = store.read([0])
+    assert (len(store), store.targets, store.cases.raters.tolist()) == (1, ("nodule",), [3])
+    np.testing.assert_array_equal(masks[0, :, 0], [anna, ben, anna])
+    assert image[0, 0, 12, 30] == 1
+    (note,) = (json.loads(path.read_text()) for path in root.glob("notes/Anna-B/*/*.json"))
+    assert (note["rater"], note["target"], note["image"]) == ("Anna B.", "nodule", "picture")
+    assert note["corrected_from"]["sample"] == 3
+    assert note["corrected_from"]["settings"]["model"] == "blur"
+    assert note["saved"].endswith("+00:00")
+
+
+def test_volumes_of_any_orientation_and_dicom_series(model, tmp_path):
+    root, affine = tmp_path / "corrections", np.diag([-2.0, 1.5, -3, 1])[:, [1, 0, 2, 3]]
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "scan.nii.gz").write_bytes(volume(affine))
+    for z in range(3):
+        pixels = np.zeros((50, 40), np.int16)
+        pixels[20, 10 + z] = 2000
+        write_slice(tmp_path / "in" / "ct" / f"{z}.dcm", pixels, 2.5 * z, PatientName="Smith^John")
+    with serving(model, [tmp_path / "in"], corrections=root) as (client, service):
+        for name in ("scan", "ct"):
+            item = item_named(client, name)
+            shown = service.images.shown(service.shared[item["id"]])
+            mask = (shown.image[0] > 0.5).astype(np.uint8)
+            assert mask.sum() == (9 if name == "scan" else 3)
+            save(client, item["id"], "anna", mask)
+    assert b"Smith" not in b"".join(path.read_bytes() for path in root.rglob("*") if path.is_file())
+    store = prepared(root, tmp_path / "s.zarr", size=(50, 50), window=(0.0, 1.0))
+    images, masks = store.read(np.arange(len(store)))
+    assert len(store) == 12 + 3
+    np.testing.assert_array_equal(masks[:, 0, 0].sum((1, 2)) > 0, images[:, 0].max((1, 2)) > 0.9)
+    for image, mask in zip(images[:, 0], masks[:, 0, 0], strict=True):
+        np.testing.assert_array_equal(mask == 1, image > 0.9)  # each mask lies on what it marks
+
+
+def test_a_stores_case_and_a_stack(model, tmp_path):
+    np.save(tmp_path / "stack.npy", np.random.default_rng(0).random((3, 16, 16), np.float32))
+    for path, shape in ((make_store(tmp_path), (16, 16)), (tmp_path / "stack.npy", (3, 16, 16))):
+        root = tmp_path / f"corrections {len(shape)}"
+        mask = np.zeros(shape, np.uint8)
+        mask[..., 3:7, 5] = 1
+        with serving(model, [path], corrections=root) as (client, _):
+            save(client, client.get("/api/state").json()["items"][0]["id"], "anna", mask)
+        store = prepared(root, tmp_path / f"{len(shape)}.zarr")
+        _, masks = store.read(np.arange(len(store)))
+        np.testing.assert_array_equal(masks[:, 0, 0], mask.reshape(-1, 16, 16))
+
+
+def test_a_label_map_from_slicer(server, tmp_path):
+    client, service = server
+    item = item_named(client, "scan")
+    labels = np.zeros((40, 50, 12), np.uint8)
+    labels[19:22, 32:35, 7] = 1
+
+    def nifti(values, step=3.0):
+        return gzip.compress(nibabel.Nifti1Image(values, np.diag([2.0, 2, step, 1])).to_bytes())
+
+    label = nifti(labels)
+    params = json.dumps({"label_info": [{"name": "nodule", "idx": 1}], "client_id": "user-xyz"})
+
+    def put(content, image="scan", params=params):
+        files = {"label": ("label.nii.gz", content)}
+        return client.put("/datastore/label", params={"image": image}, data={"params": params}, files=files)
+
+    answer = put(label)
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["image"] == "scan"
+    store = prepared(tmp_path / "corrections", tmp_path / "s.zarr", window=(0.0, 1.0))
+    images, masks = store.read(np.arange(12))
+    np.testing.assert_array_equal(masks[:, 0, 0] == 1, images[:, 0] > 0.5)
+    assert "the same place in space" in put(nifti(labels, step=4.0)).json()["error"]
+    assert "label: expected the values 1, found [2]" in put(nifti(labels * 2)).json()["error"]
+    assert put(label, image="none").status_code == 404
+    assert put(b"junk").status_code == 400
+    assert put(label, params="{").status_code == 400
+    assert len([path for path in service.folder.rglob("*") if path.is_file()]) == 1  # the lock
+    assert item["shape"] == [12, 50, 40]
+
+
+def test_without_a_folder_nothing_is_saved(model, files):
+    with serving(model, [files]) as (client, _):
+        assert client.get("/api/state").json()["corrections"] is False
+        item = item_named(client, "picture")["id"]
+        sentence = save(client, item, "anna", np.zeros((40, 48)), status=409)["error"]
+    assert sentence == "corrections: expected a server that was started with --corrections DIR, found none"
+
+
+def test_several_targets_say_what_is_missing(tmp_path, files):
+    folder.save(Blur().build(make_spec((16, 16), targets=("liver", "tumour"))), tmp_path / "two")
+    with serving(tmp_path / "two", [files], corrections=tmp_path / "c") as (client, _):
+        item = item_named(client, "picture")["id"]
+        mask = np.zeros((40, 48), np.uint8)
+        assert save(client, item, "anna", mask, target="tumour")["missing"] == ["liver"]
+        assert save(client, item, "anna", mask + 1, target="liver")["missing"] == []
+    store = prepared(tmp_path / "c", tmp_path / "s.zarr")
+    assert store.targets == ("liver", "tumour")
