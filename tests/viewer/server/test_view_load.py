@@ -50,10 +50,9 @@ class Visitor(threading.Thread):
         if answer.status_code == BUSY:
             time.sleep(self.random.uniform(0.3, 1.0))
             return
-        id, place = answer.json()["id"], None
+        id, place = answer.json()["id"], answer.json()["place"]
         while True:
             job = self.ask(client, "GET", f"/api/jobs/{id}").json()
-            place = (job["place"] or 0) if place is None else place
             if job["state"] not in ("queued", "running"):
                 break
             time.sleep(0.1)

@@ -93,7 +93,8 @@ async def upload(request: Request, on: On, one: Writing) -> UploadAnswer:
 
 @router.post("/api/jobs", status_code=202, summary="Segment an item around a point")
 async def start(body: JobRequest, on: On, one: Writing) -> JobStarted:
-    return JobStarted(id=on.service.start_job(one, body).id)
+    job = on.service.start_job(one, body)
+    return JobStarted(id=job.id, place=on.service.queue.shown(job)["place"] or 0)
 
 
 @router.get("/api/jobs/{id}", summary="How far it is; a job that nobody asks about is cancelled")

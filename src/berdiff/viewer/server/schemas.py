@@ -79,6 +79,7 @@ class JobRequest(_Body):
 
 class JobStarted(BaseModel):
     id: str
+    place: int  # jobs that wait before it
 
 
 class JobAnswer(BaseModel):
