@@ -141,6 +141,7 @@ def test_files_are_segmented_as_their_local_copies(model, images, bucket, tmp_pa
     assert masks(tmp_path / "all") == masks(local)
 
 
+@pytest.mark.slow
 def test_other_settings_other_files_and_an_interrupted_upload(model, images, bucket, tmp_path, monkeypatch, capsys):
     where, out = put(images, f"{bucket}/images"), f"{bucket}/out"
     segment = ["segment", str(model), where, "--out", out, *FAST]
@@ -195,6 +196,7 @@ def test_a_bad_file_fails_alone_and_is_called_by_its_address(model, images, buck
     assert not (tmp_path / "none").exists()
 
 
+@pytest.mark.slow
 def test_dicom_series_by_their_headers(model, bucket, tmp_path):
     """Two series in one folder, of which one has slices whose pixels begin late; names are by series, as locally."""
     rng = np.random.default_rng(0)
@@ -213,6 +215,7 @@ def test_dicom_series_by_their_headers(model, bucket, tmp_path):
     assert masks(f"{bucket}/out") == masks(tmp_path / "out")
 
 
+@pytest.mark.slow
 def test_over_http(model, images, bucket, tmp_path, capsys):
     """Files and stores can be read from a web server, which lists no folders."""
     fs, root = filesystem(put(images, f"{bucket}/images"))
