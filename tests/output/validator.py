@@ -12,7 +12,7 @@ PROGRAM = shutil.which("dciodvfy")
 needs_validator = pytest.mark.skipif(PROGRAM is None, reason="dciodvfy (Debian: dicom3tools) is not installed")
 # What the validator warns of in our files, and why it stays
 KNOWN = (
-    r"Unrecognized defined term <QUANTITY>",  # defined by DICOM since 2017 for maps; the validator's list is older
+    r"Unrecognized defined term <QUANTITY>",  # a defined term for maps that the validator does not know
     r"attribute <Laterality>",  # empty, for which side it is of is not known
     r"needed to build DICOMDIR",  # StudyID and the like, where the source has none or --anonymous leaves them out
 )

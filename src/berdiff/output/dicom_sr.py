@@ -52,7 +52,7 @@ def _report(source: DicomSource, segmentation: "Segmentation") -> "Dataset":
         model_name=f"berdiff {__version__}",
     )
     observer = sr.ObserverContext(codes.DCM.Device, device)
-    marked = source.stored(source.result.pool.max(axis=0)).any(axis=(0, 2, 3))
+    marked = source.stored(source.result.saliency > 0).any(axis=(0, 2, 3))
     shown = np.flatnonzero(marked) if marked.any() else source.segmented
     images = [source.images[z] for z in shown]
     with source.building("DICOM SR"):
