@@ -103,7 +103,7 @@ def test_from_preparing_to_masks(bucket, tmp_path, monkeypatch, capsys):
     segment = ["segment", run, "--split", "all", "--limit", "3", *FAST, "--device", "cpu"]
     assert main([*segment, address, "--out", f"{bucket}/masks"]) == 0
     assert main([*segment, str(local), "--out", str(tmp_path / "masks")]) == 0
-    assert len(masks(f"{bucket}/masks")) == 3 * 4
+    assert len(masks(f"{bucket}/masks")) == 3 * 5  # four kinds, and the thumbnail
     assert masks(f"{bucket}/masks") == masks(tmp_path / "masks")
     case = Store.open(local).cases.case
     name = next(name for name in tree(f"{bucket}/masks") if name.endswith("result.json"))

@@ -2,6 +2,7 @@
 
 import base64
 import csv
+import gzip
 import hashlib
 import io
 import json
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -59,14 +61,14 @@ def scans(tmp_path) -> Path:
 NAMES = ["a/one", "a/two", "a/three", "b/finding-1", "c/finding-1", "p/left", "p/finding-2"]
 
 
-def segment(inputs: Path, out: Path, part=None, centers=None, kinds=("json",), **changes) -> Outcome:
+def segment(inputs: Path, out, part=None, centers=None, kinds=("json",), anonymous=False, **changes) -> Outcome:
     model = bright_model(make_spec(rule="percentiles"))
     settings = SegmentSettings(**{"samples": 3, "region": Region(extent=4.0), **changes})
     table = centers or inputs.parent / "c.csv"
     source = open_findings(FindingOptions(centers=table), Region())
     assert source is not None
     items = source.choose(find_inputs([inputs]), True)
-    job = SegmentationJob(model, settings, OutputSettings(out, kinds), findings=source)
+    job = SegmentationJob(model, settings, OutputSettings(out, kinds, anonymous=anonymous), findings=source)
     return job.segment(items if part is None else take_part(items, part))
 
 
@@ -252,6 +254,32 @@ def test_the_page_stays_small_and_one_result_is_no_cohort(tmp_path, monkeypatch)
     assert page.read_text().count("<meter") == 7
 
 
+def test_anonymous_findings_say_nothing_of_names_and_have_the_same_masks(scans, tmp_path):
+    """Names of cases and findings, and paths, are the user's words; in a table of centres they may be the patient's."""
+    text = (tmp_path / "c.csv").read_text().replace("a,", "Jane_Roe,").replace("one", "Jane_R_left")
+    (tmp_path / "c.csv").write_text(text)
+    (scans / "a.nii.gz").rename(scans / "Jane_Roe.nii.gz")
+    segment(scans, tmp_path / "plain", kinds=("mask", "json"))
+    segment(scans, tmp_path / "out", kinds=("mask", "json"), anonymous=True)
+    for name, content in tree(tmp_path / "out").items():
+        assert "Jane" not in name
+        assert b"Jane" not in content
+        assert not name.endswith("gz") or b"Jane" not in gzip.decompress(content)
+        assert str(tmp_path).encode() not in content
+    plain, out = (sorted((tmp_path / folder).rglob("mask.nii.gz")) for folder in ("plain", "out"))
+    sums = [sorted(int(np.asarray(nibabel.load(path).dataobj).sum()) for path in paths) for paths in (plain, out)]
+    assert len(plain) == len(out)
+    assert sums[0] == sums[1]
+    again = segment(scans, tmp_path / "out", kinds=("mask", "json"), anonymous=True)
+    assert len(again.skipped) == 7
+    assert not again.done
+
+
+def test_findings_are_not_written_to_an_object_store(scans):
+    with pytest.raises(InputError, match="a folder of this machine for findings, found an address"):
+        segment(scans, "memory://findings")
+
+
 # --- several processes -----------------------------------------------------------------------------------------------
 
 
@@ -325,9 +353,8 @@ def test_processes_split_the_work_and_a_killed_one_is_made_up_for(scans, tmp_pat
     deadline = time.monotonic() + 120
     victim = None
     while victim is None and time.monotonic() < deadline:
-        claimed = {os.readlink(f) for w in workers for f in Path(f"/proc/{w.pid}/fd").glob("*") if f.is_symlink()}
-        if out.is_dir() and list(out.rglob(".*.part/result.json")) and any("/.claim-" in name for name in claimed):
-            holding = [w for w in workers if any("/.claim-" in os.readlink(f) for f in _open_files(w.pid))]
+        if out.is_dir() and list(out.rglob(".*.part/result.json")):
+            holding = [w for w in workers if any("/.claim-" in name for name in _open_files(w.pid))]
             victim = holding[0] if holding else None
         time.sleep(0.01)
     assert victim is not None
@@ -341,8 +368,12 @@ def test_processes_split_the_work_and_a_killed_one_is_made_up_for(scans, tmp_pat
     assert tree(out) == expected
 
 
-def _open_files(pid: int) -> list[Path]:
-    return [file for file in Path(f"/proc/{pid}/fd").glob("*") if file.is_symlink()]
+def _open_files(pid: int) -> list[str]:
+    names: list[str] = []
+    for file in Path(f"/proc/{pid}/fd").glob("*"):
+        with suppress(OSError):  # closed meanwhile
+            names.append(os.readlink(file))
+    return names
 
 
 def test_every_line_of_the_page_has_a_cell_per_column(tmp_path):

@@ -143,7 +143,7 @@ def test_the_same_bytes_as_one_process(engine, model, pictures, tmp_path, capsys
     assert main([*command, str(tmp_path / "one")]) == 0
     assert main([*command, str(tmp_path / "two"), "--engine", engine, "--workers", "2"]) == 0
     assert f"{COUNT} segmented, 0 found done, 0 failed" in capsys.readouterr().out
-    assert len(tree(tmp_path / "one")) == 1 + COUNT * 18
+    assert len(tree(tmp_path / "one")) == 3 + COUNT * 19
     assert tree(tmp_path / "two") == tree(tmp_path / "one")
     assert run(model, pictures, tmp_path / "one", engine).skipped == [f"p{i}" for i in range(COUNT)]
 
@@ -154,7 +154,7 @@ def test_what_a_dead_worker_was_at_is_tried_once_more(engine, model, pictures, t
     assert (tmp_path / "once").exists()
     assert outcome.done == [f"p{i}" for i in range(COUNT)]
     assert not outcome.failed
-    assert len(tree(tmp_path / "out")) == 1 + COUNT * 18
+    assert len(tree(tmp_path / "out")) == 3 + COUNT * 19
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -88,32 +89,24 @@ class Segmenter(nn.Module, ABC):
         With B * n generators, one per sample, a sample does not depend on the batch it is drawn in. Convolutions round
         differently for different batch sizes, so every pass then has the same shape: the last one is filled up.
         """
-        if self.precision != "fp32":
-            with torch.autocast(image.device.type, torch.bfloat16):
-                return self._sample_all(image, n, generators, sampler, callback, tile)
-        return self._sample_all(image, n, generators, sampler, callback, tile)
-
-    def _sample_all(
-        self,
-        image: Tensor,
-        n: int,
-        generators: Generators,
-        sampler: Sampler | None,
-        callback: Callback | None,
-        tile: tuple[tuple[int, int], float] | None,
-    ) -> Tensor:
         if tile is not None:
-            return self.tiled(*tile).sample(image, n, generators, sampler, callback)
+            twin = self.tiled(*tile)
+            twin.precision = self.precision
+            return twin.sample(image, n, generators, sampler, callback)
         own = _own_generators(image, n, generators)
         at_once = self._images_per_pass(n)
         rows: list[Tensor] = []
+        # a training's own precision stays as it is
+        rounding = nullcontext() if self.precision == "fp32" else torch.autocast(image.device.type, torch.bfloat16)
         for first in range(0, len(image), at_once):
             part = image[first : first + at_once]
             count = len(part)
             missing = 0 if isinstance(generators, torch.Generator) else at_once - count
             part = torch.cat([part, part[:1].expand(missing, -1, -1, -1)])
             of_part = own[first * n : (first + count) * n] + fillers(missing * n, image)
-            rows.append(self._sample(part, n, of_part, sampler or self.sampler, callback)[:count].to(torch.uint8))
+            with rounding:
+                masks = self._sample(part, n, of_part, sampler or self.sampler, callback)
+            rows.append(masks[:count].to(torch.uint8))
         return torch.cat(rows)
 
     def _images_per_pass(self, n: int) -> int:

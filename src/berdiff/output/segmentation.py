@@ -186,8 +186,7 @@ class SegmentationJob:
             if self.findings is not None:
                 read = self.model.read(item, self.settings)
                 found = self.findings.find(item, read)
-                if self.output.anonymous:  # a name is the user's word
-                    found = [one._replace(name=f"finding-{number}") for number, one in enumerate(found, 1)]
+                self._names |= {f"{item.name}/{one.name}": f"finding-{i}" for i, one in enumerate(found, 1)}
                 self._slices[item.name] = len(found)
                 if not all(one.error for one in found):
                     return read, found
@@ -238,10 +237,10 @@ class SegmentationJob:
                 if one.error:
                     raise InputError(one.error)
                 self._finish_finding(item, read, one)
-                done.append(one)
+                done.append(self._shown(item, one))
                 self._advance(1)
             except InputError as error:
-                failed[one.name] = str(error)
+                failed[self._shown(item, one).name] = str(error)
                 self._fail(item, f"{item.name}/{one.name}", error, 1)
         if self.output.anonymous:  # sentences name files
             failed = dict.fromkeys(failed, "failed")
@@ -266,8 +265,13 @@ class SegmentationJob:
             self.report(f"{item.name}: results in {self._names[item.name]}")
         return self._names[item.name]
 
+    def _shown(self, item: Input, finding: Finding) -> Finding:
+        """As it is called in files: a name is the user's word."""
+        return finding._replace(name=self._names[f"{item.name}/{finding.name}"]) if self.output.anonymous else finding
+
     def _record(self, item: Input, finding: Finding | None) -> Record:
-        return Record(self._name(item), finding, self._sources(item))
+        shown = None if finding is None else self._shown(item, finding)
+        return Record(self._name(item), shown, self._sources(item))
 
     def _sources(self, item: Input) -> list[dict[str, Any]]:
         """Without paths and names, where they are to stay unknown: the folder is called by what is in the files."""

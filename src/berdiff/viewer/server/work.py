@@ -67,7 +67,8 @@ class Segmented:
 
     def files(self, kind: str, limits: Limits) -> Iterator[tuple[str, bytes]]:
         """(name, content) of a download. A path of this machine is in none of them."""
-        from berdiff.output.exports import ARRAYS, MAKERS, array_files
+        from berdiff.output.dicom_common import DicomSource
+        from berdiff.output.exports import ARRAYS, DICOM_MAKERS, MAKERS, array_files
 
         refers = kind != "dicom-seg" or self.result.geometry.kind == "dicom"
         expect(refers, self.result.name, "a DICOM image for dicom-seg, which refers to it", "another kind")
@@ -78,6 +79,8 @@ class Segmented:
             if part == "nifti":
                 arrays = [name for name in ARRAYS if name != "samples" or size <= most]
                 made = (one for name in arrays for one in array_files(name, whole, chosen, True))
+            elif part in DICOM_MAKERS:
+                made = DICOM_MAKERS[part](DicomSource(whole, False), chosen)
             else:
                 made = MAKERS[part](whole, chosen)
             for name, content in made:
