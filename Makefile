@@ -16,8 +16,8 @@ demo: $(STAMP)  ## held-out cases of the embedded data with the bundled weights:
 	$(BIN)/berdiff demo --out out/demo
 
 lint: $(STAMP)  ## style, types, and which folder may import which
-	$(BIN)/ruff check src tests benchmarks docs/make_results.py
-	$(BIN)/ruff format --check src tests benchmarks docs/make_results.py
+	$(BIN)/ruff check src tests benchmarks docs/*.py
+	$(BIN)/ruff format --check src tests benchmarks docs/*.py
 	$(BIN)/pyright
 	$(BIN)/lint-imports
 
