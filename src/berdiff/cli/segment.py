@@ -109,12 +109,13 @@ def _print(outcome: "Outcome", where: str) -> None:
     from rich.text import Text
 
     console = Console()
-    sizes = ("size: median (5-95 %)", "longest diameter: median (5-95 %)")
-    table = Table("input", "target", "finding", *sizes, "disagreement")
+    table = Table()
+    for head in ("input", "target", "finding", "size (5-95 %)", "diameter (5-95 %)", "disagree"):
+        table.add_column(head, overflow="fold")  # nothing is cut off
     rows = [(name, *one) for name, targets in outcome.measurements.items() for one in targets.items()]
     for name, target, of in rows[:MAX_ROWS]:
         both = (of.get("area") or of["volume"], of["longest_diameter"])
-        sizes = [f"{size['q50']:.1f} ({size['q05']:.1f}-{size['q95']:.1f}) {size['unit']}" for size in both]
+        sizes = [f"{_short(size['q50'])} ({_short(size['q05'])}-{_short(size['q95'])}) {size['unit']}" for size in both]
         apart = "" if of["disagreement"] is None else f"{of['disagreement']:.2f}"
         short = name if len(name) <= MAX_NAME else "..." + name[3 - MAX_NAME :]  # the end tells findings apart
         table.add_row(Text(short, overflow="fold"), Text(target), f"{of['finding_probability']:.0%}", *sizes, apart)
@@ -125,6 +126,10 @@ def _print(outcome: "Outcome", where: str) -> None:
     counts = f"{len(outcome.done)} segmented, {len(outcome.skipped)} found done, {len(outcome.failed)} failed"
     console.print(f"{counts}; {where}", markup=False, highlight=False, soft_wrap=True)
     console.print("For research; not for clinical use.")
+
+
+def _short(number: float) -> str:
+    return f"{number:.0f}" if number >= 100 else f"{number:.1f}"
 
 
 def command(argv: list[str]) -> None:

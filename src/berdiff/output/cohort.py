@@ -19,7 +19,7 @@ from berdiff.output.records import THUMBNAIL
 from berdiff.output.rows import COLUMNS, Row, all_rows
 
 CSV, HTML, LOCK = "cohort.csv", "cohort.html", ".cohort.00000000.part"  # the lock is called like a leftover
-PICTURES = ("report.html", "panel.png", "overlay.png")
+PICTURES = ("report.html", "viewer.html", "panel.png", "overlay.png")
 MAX_THUMBNAILS = 200  # in the page: of the results that come first; some kilobytes each
 SCRIPT = """
 for (const [column, head] of document.querySelectorAll("th").entries()) {
