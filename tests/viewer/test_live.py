@@ -55,8 +55,10 @@ def test_a_click_segments_there_and_masks_are_drawn(live):
     tab.run("berdiff.hooks.moveTo([3, 0, 0])")
     page.fill("#samples", "4")
     page.fill("#seed", "7")
+    api.hang = True  # until its progress was seen: on a busy machine it would be over before a look at the page
     page.mouse.click(*tab.where(place))
     page.wait_for_selector("#job-words:has-text('5 of 16')")
+    api.hang = False
     page.wait_for_selector("#saves:not([hidden])")
     path, body, token = api.posts[0]
     assert (path, token) == ("/api/jobs", TOKEN)

@@ -204,5 +204,5 @@ def _serve(pipe: "Connection", task: WorkerTask, number: int) -> None:
         return
     except InputError as error:
         pipe.send(("refused", str(error)))
-    except Exception:
+    except Exception:  # of any kind: the driver raises it with the traceback, where a dead process would say nothing
         pipe.send(("broken", traceback.format_exc()))

@@ -74,6 +74,6 @@ class _Actor:
             kind, content = "done", json.dumps(asdict(work_on(self.job, self.chunks[number])))
         except InputError as error:
             kind, content = "refused", str(error)
-        except Exception:
+        except Exception:  # of any kind: the driver raises it; Ray would make the actor again and again
             kind, content = "broken", f"a worker failed:\n{traceback.format_exc()}"
         return {"chunk": number, "kind": kind, "content": content}
