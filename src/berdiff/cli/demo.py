@@ -39,7 +39,7 @@ class Demo:
         from rich.table import Column, Table
 
         from berdiff import schema
-        from berdiff.data.store import open_store
+        from berdiff.data.held_out import open_held_out
         from berdiff.experiments.demo import run_demo
         from berdiff.inference.model import load
 
@@ -47,8 +47,8 @@ class Demo:
         settings = SegmentSettings(self.samples, self.seed, sampler=self.sampler)
         model = load(self.model, self.device)
         model.check(settings)
-        print(f"device: {model.device}\nopening the embedded data (made on first use) ...", file=sys.stderr, flush=True)
-        store = open_store()
+        print(f"device: {model.device}", file=sys.stderr, flush=True)
+        store = open_held_out()
         with progress("segmenting") as update:
             done = run_demo(model, store, self.out, self.cases, settings, update)
         if self.json:
