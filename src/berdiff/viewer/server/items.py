@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from berdiff.data import dicom, manifest, volumes
-from berdiff.data.reading import Kind, kind_of, outline
 from berdiff.data.held_out import open_held_out
+from berdiff.data.reading import Kind, kind_of, outline
 from berdiff.data.store import open_store
 from berdiff.data.subset import choose_cases
 from berdiff.errors import InputError
