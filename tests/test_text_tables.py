@@ -29,7 +29,7 @@ def test_a_table_fits_and_names_stay_on_one_line(shown, width: int):
     table = [line for line in lines if not line.startswith("a long line")]
     assert max(map(len, table)) <= width
     assert sum("0.210" in line for line in table) == 2
-    assert [line for line in table if "0.102 to 0.343" in line][0].split()[0].endswith("nodule-0/slice-100")
+    assert next(line for line in table if "0.102 to 0.343" in line).split()[0].endswith("nodule-0/slice-100")
     assert any("[not markup]" in line for line in table)
     assert any(line.startswith("a long line") and len(line) > width for line in lines)
 
@@ -51,7 +51,8 @@ def test_elsewhere_nothing_is_folded(capsys: pytest.CaptureFixture):
 
 
 def test_tables_of_markdown_fit_too(shown):
-    text = "# Title\n\n| training | GED 16 | HM-IoU |\n| --- | --- | --- |\n| short | .735 (.715 to .756) |  |\n\nThe end.\n"
+    table = "| training | GED 16 | HM-IoU |\n| --- | --- | --- |\n| short | .735 (.715 to .756) |  |\n"
+    text = f"# Title\n\n{table}\nThe end.\n"
     lines = shown(80, show_markdown, text)
     assert lines[0] == "# Title"
     assert "| ---" not in "\n".join(lines)

@@ -20,6 +20,10 @@ def be_quiet(quiet: bool = True) -> None:
     _quiet = quiet
 
 
+def is_quiet() -> bool:
+    return _quiet
+
+
 def note(line: str) -> None:
     """Say on stderr what a command is doing, unless it is to be quiet."""
     if not _quiet:

@@ -12,6 +12,7 @@ from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
 
 from berdiff.display import note, progress
 from berdiff.errors import InputError
+from berdiff.hub import is_hub
 from berdiff.inference.settings import FindingOptions, Precision, SegmentSettings
 from berdiff.memory import keep_freed_memory
 from berdiff.output.kinds import OutputSettings
@@ -85,7 +86,10 @@ class Segment:
                 outcome = job.segment(inputs)
             else:
                 task = WorkerTask(
-                    {"path_or_name": self.model, "device": self.device, **how}, self.settings, self.output, findings
+                    {"path_or_name": model.name if is_hub(self.model) else self.model, "device": self.device, **how},
+                    self.settings,
+                    self.output,
+                    findings,
                 )
                 outcome = segment(job, task, inputs, self.engine, self.workers)
         if self.json:

@@ -57,7 +57,7 @@ def longest_diameter(mask: np.ndarray, spacing: tuple[float, float]) -> float:
 
 
 def _caliper(piece: np.ndarray, spacing: tuple[float, float]) -> float:
-    """The largest distance of two corners. Only the outermost corners of a row, two per edge of rows, can be its ends."""
+    """The largest distance of two corners. Only the outermost corners on each edge of rows can be its ends."""
     rows = np.flatnonzero(piece.any(1))  # without a gap: the piece is connected
     left, right = piece[rows].argmax(1), piece.shape[1] - piece[rows, ::-1].argmax(1)
     left = np.minimum(np.append(left, left[-1]), np.append(left[0], left))
