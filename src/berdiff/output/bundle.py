@@ -1,4 +1,4 @@
-"""What the configuration of an exported MONAI bundle names (`bundle_files.py` writes it): network, inputs, inferer, run.
+"""What the configuration of an exported MONAI bundle (`bundle_files.py`) names: network, inputs, inferer, run.
 
 `run` writes what `berdiff segment` writes, by the same code: the masks are the same to the bit.
 """

@@ -60,8 +60,8 @@ With `pip install berdiff fire` and the images in `scans`:
 python -m monai.bundle run --config_file configs/inference.json --bundle_root . --dataset_dir scans --output_dir results
 ```
 
-`--samples`, `--seed`, `--center "[250, 310]"`, `--box`, `--slices`, `--write "['mask', 'json']"` are those of `berdiff segment`, which writes
-the same files: `berdiff segment models scans --out results`.
+`--samples`, `--seed`, `--center "[250, 310]"`, `--box`, `--slices`, `--write "['mask', 'json']"` mean what they
+mean to `berdiff segment`, which writes the same files: `berdiff segment models scans --out results`.
 """
 
 
