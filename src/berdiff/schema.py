@@ -76,11 +76,18 @@ def check(value: T, kind: type[T], name: Callable[[str], str]) -> T:
 def read_json(path: Path, what: str) -> Any:
     """The content of a JSON file; `what` says what was expected there."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        content = path.read_bytes()
     except OSError as error:
         raise InputError(f"{path}: expected {what}, found no readable file ({error.strerror})") from error
+    return json_of(content, path, what)
+
+
+def json_of(content: bytes, where: object, what: str) -> Any:
+    """The same of what was read from somewhere."""
+    try:
+        return json.loads(content.decode("utf-8"))
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: expected {what} in JSON, found something else ({error})") from error
+        raise InputError(f"{where}: expected {what} in JSON, found something else ({error})") from error
 
 
 def read(path: Path, kind: type[T], what: str) -> T:

@@ -18,7 +18,7 @@ from berdiff.memory import keep_freed_memory
 from berdiff.output.kinds import OutputSettings
 
 if TYPE_CHECKING:
-    from berdiff.output.segmentation import Outcome
+    from berdiff.output.outcome import Outcome
 
 MAX_ROWS = 20
 

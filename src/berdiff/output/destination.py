@@ -14,13 +14,16 @@ from typing import Any
 from berdiff import schema
 from berdiff.errors import InputError
 from berdiff.files import whole_folder
+from berdiff.output.result_files import DONE, LocalFiles, RemoteFiles
 from berdiff.remote import filesystem, place, require_bucket, speaking, upload
 from berdiff.workfolder import SETTINGS, WorkFolder, own_settings, refuse_other_settings
 
-DONE = "done.json"
-
 
 class LocalDestination(WorkFolder):
+    @property
+    def files(self) -> LocalFiles:
+        return LocalFiles(self.folder)
+
     def place(self, name: str) -> Path:
         """As the results of an input are called in a message."""
         return self.folder / name
@@ -44,6 +47,7 @@ class RemoteDestination(AbstractContextManager["RemoteDestination"]):
         self.folder, self.what = address, what
         self.settings = {"job": what, **schema.plain(settings)}
         self.fs, self.root = filesystem(address)
+        self.files = RemoteFiles(self.fs, self.root, address)
         with speaking(address, f"an address for the {what}"):
             require_bucket(self.fs, self.root, address)
             names = self._names()
@@ -57,7 +61,7 @@ class RemoteDestination(AbstractContextManager["RemoteDestination"]):
     def begin(self) -> None:
         """Before the first result: the settings are there."""
         if not self._begun:
-            with self._reaching():
+            with self.files.reaching():
                 self.fs.pipe_file(f"{self.root}/{SETTINGS}", schema.dump(self.settings).encode())
             self._begun = True
 
@@ -66,14 +70,14 @@ class RemoteDestination(AbstractContextManager["RemoteDestination"]):
 
     def done(self, name: str) -> dict[str, Any] | None:
         """None also where an upload was interrupted: the next one replaces it."""
-        with self._reaching():
+        with self.files.reaching():
             return self._read(f"{self.root}/{name}/{DONE}")
 
     @contextmanager
     def new(self, name: str) -> Iterator[Path]:
         with TemporaryDirectory(prefix="berdiff-") as folder:
             yield Path(folder)
-            with self._reaching():
+            with self.files.reaching():
                 upload(Path(folder), self.fs, f"{self.root}/{name}", last=DONE)
 
     def __exit__(self, *error: object) -> None:
@@ -94,14 +98,6 @@ class RemoteDestination(AbstractContextManager["RemoteDestination"]):
         except (ValueError, RecursionError):
             return {}
         return content if isinstance(content, dict) else {}
-
-    @contextmanager
-    def _reaching(self) -> Iterator[None]:
-        try:
-            with speaking(self.folder, "an address that can be written"):
-                yield
-        except InputError as error:
-            raise OSError(str(error).partition(", found ")[2]) from error
 
 
 Destination = LocalDestination | RemoteDestination

@@ -9,7 +9,7 @@ import signal
 import traceback
 from collections import deque
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from berdiff.errors import InputError
@@ -17,16 +17,17 @@ from berdiff.inference.finding import FindingSource
 from berdiff.inference.inputs import Input, count_slices
 from berdiff.inference.settings import SegmentSettings
 from berdiff.output.kinds import OutputSettings
+from berdiff.output.outcome import Outcome
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
     from multiprocessing.process import BaseProcess
 
-    from berdiff.output.segmentation import Outcome, SegmentationJob
+    from berdiff.output.segmentation import SegmentationJob
 
 Engine = Literal["local", "ray"]
 Chunk = tuple[Input, ...]
-Outcomes = Generator[tuple[Chunk, "Outcome"], None, None]
+Outcomes = Generator[tuple[Chunk, Outcome], None, None]
 TRIES = 2  # of an input whose worker died
 
 
@@ -60,10 +61,9 @@ def segment(
     inputs: Sequence[Input],
     engine: Engine,
     workers: int,
-) -> "Outcome":
+) -> Outcome:
     """What `job.segment(inputs)` does, by `workers`; `job` is the driver's own, which only gathers."""
     from berdiff.output.ray_engine import by_ray
-    from berdiff.output.segmentation import Outcome
 
     outcome, order = Outcome(), {item.name: place for place, item in enumerate(inputs)}
     one = task.findings is not None  # how many an input has is known when it is read
@@ -77,13 +77,13 @@ def segment(
                     job.work.begin()  # holds the folder until the last worker is through
                 for sentence in found.failed.values():
                     job.report(sentence)
-                merge(outcome, found)
+                outcome.add(found)
                 done += sum(slices[item.name] for item in chunk)
                 job.progress(done, total)
             job.finish(outcome)
     finally:
         each.close()
-    return ordered(outcome, order)
+    return outcome.ordered(order)
 
 
 def chunks(job: "SegmentationJob", inputs: Sequence[Input]) -> list[Chunk]:
@@ -92,31 +92,13 @@ def chunks(job: "SegmentationJob", inputs: Sequence[Input]) -> list[Chunk]:
     return [tuple(inputs[first : first + size]) for first in range(0, len(inputs), size)]
 
 
-def merge(outcome: "Outcome", found: "Outcome") -> None:
-    for one in fields(outcome):
-        ours, theirs = getattr(outcome, one.name), getattr(found, one.name)
-        ours.update(theirs) if isinstance(ours, dict) else ours.extend(theirs)
-
-
-def ordered(outcome: "Outcome", order: dict[str, int]) -> "Outcome":
-    """In the order of the inputs, whoever was first."""
-
-    def sort(values: Any) -> Any:
-        names = sorted(values, key=lambda name: order.get(name, order.get(name.rpartition("/")[0], len(order))))
-        return {name: values[name] for name in names} if isinstance(values, dict) else names
-
-    return replace(outcome, **{one.name: sort(getattr(outcome, one.name)) for one in fields(outcome)})
-
-
-def work_on(job: "SegmentationJob", chunk: Chunk) -> "Outcome":
+def work_on(job: "SegmentationJob", chunk: Chunk) -> Outcome:
     """In the worker: the outcome of these inputs alone."""
     job.outcome = type(job.outcome)()
     return job.segment(chunk)
 
 
-def lost(chunk: Chunk) -> "Outcome":
-    from berdiff.output.segmentation import Outcome
-
+def lost(chunk: Chunk) -> Outcome:
     sentence = f"{{}}: expected a worker to finish it, found {TRIES} that died at it (out of memory?)"
     return Outcome(failed={item.name: sentence.format(item.what) for item in chunk})
 

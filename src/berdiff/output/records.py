@@ -18,8 +18,9 @@ from berdiff.inference.finding import Finding
 from berdiff.inference.inputs import Input
 from berdiff.inference.result import Result
 from berdiff.output.captions import notes
-from berdiff.output.destination import DONE, Destination
+from berdiff.output.destination import Destination
 from berdiff.output.overlay import outlined
+from berdiff.output.result_files import DONE
 from berdiff.output.tiles import contours_tile, masks_tile, picture_bytes
 from berdiff.output.views import clearest_channel, close_up
 
