@@ -16,6 +16,8 @@ from berdiff.diffusion.random import Generators
 
 
 class Link(ABC):
+    """How K logits become the probabilities of K targets, and masks."""
+
     @abstractmethod
     def probs(self, logits: Tensor) -> Tensor:
         """The probability of each target."""
@@ -38,6 +40,8 @@ class Link(ABC):
 
 
 class Independent(Link):
+    """A sigmoid per target: targets may overlap as they like."""
+
     def probs(self, logits: Tensor) -> Tensor:
         return logits.sigmoid()
 

@@ -1,0 +1,22 @@
+"""Pages that lie outside docs/, and links to them."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+PAGES = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    root = Path(config.docs_dir).parent
+    for name, page in PAGES.items():
+        text = (root / name).read_text(encoding="utf-8").replace("](docs/", "](")
+        files.append(File.generated(config, page, content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    return re.sub(r"\]\(\.\./(\w+\.md)\)", lambda link: f"]({PAGES.get(link[1], link[1])})", markdown)
