@@ -112,7 +112,9 @@ def page(command: str) -> str:
 
 def index() -> str:
     rows = [f"| [`berdiff {name}`]({name}.md) | {purpose} |" for name, purpose in COMMANDS.items()]
-    head = "# Command line\n\nEvery command and option, as `--help` prints them.\n\n| command | purpose |\n| --- | --- |"
+    head = (
+        "# Command line\n\nEvery command and option, as `--help` prints them.\n\n| command | purpose |\n| --- | --- |"
+    )
     rest = "Bad input is one sentence and exit code 2, an interruption 130; `berdiff --version` prints the version."
     return "\n".join([head, *rows, "", rest, ""])
 

@@ -19,4 +19,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    return re.sub(r"\]\(\.\./(\w+\.md)\)", lambda link: f"]({PAGES.get(link[1], link[1])})", markdown)
+    """A page knows them as ../NAME.md, or ../../NAME.md from a folder."""
+    return re.sub(
+        r"\]\(((?:\.\./)*)\.\./(CONTRIBUTING|CHANGELOG)\.md", lambda to: f"]({to[1]}{PAGES[to[2] + '.md']}", markdown
+    )

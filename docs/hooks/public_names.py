@@ -19,13 +19,17 @@ log = logging.getLogger("mkdocs.hooks.public_names")
 def shown() -> set[str]:
     """The modules of the API pages."""
     pages = (DOCS / "reference/api").glob("*.md")
-    return {name for page in pages for name in re.findall(r"^::: ([\w.]+)", page.read_text(encoding="utf-8"), re.MULTILINE)}
+    return {
+        name for page in pages for name in re.findall(r"^::: ([\w.]+)", page.read_text(encoding="utf-8"), re.MULTILINE)
+    }
 
 
 def imported() -> Iterator[tuple[str, str, str]]:
     """Page, module and name of each `from berdiff... import ...` in the code of a page."""
     for page in sorted([DOCS.parent / "README.md", *DOCS.rglob("*.md"), *DOCS.rglob("*.ipynb")]):
-        for module, names in re.findall(r"from (berdiff[\w.]*) import (\w+(?:, \w+)*)", page.read_text(encoding="utf-8")):
+        for module, names in re.findall(
+            r"from (berdiff[\w.]*) import (\w+(?:, \w+)*)", page.read_text(encoding="utf-8")
+        ):
             for name in names.split(","):
                 yield page.name, module, name.strip()
 
