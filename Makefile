@@ -16,8 +16,8 @@ demo: $(STAMP)  ## held-out cases of the embedded data with the bundled weights:
 	$(BIN)/berdiff demo --out out/demo
 
 lint: $(STAMP)  ## style, types, and which folder may import which
-	$(BIN)/ruff check src tests benchmarks docs
-	$(BIN)/ruff format --check src tests benchmarks docs
+	$(BIN)/ruff check src tests benchmarks docs/*.py docs/hooks docs/notebooks
+	$(BIN)/ruff format --check src tests benchmarks docs/*.py docs/hooks docs/notebooks
 	$(BIN)/pyright
 	$(BIN)/lint-imports
 

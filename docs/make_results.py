@@ -1,5 +1,6 @@
-"""Write the pages docs/results/<topic>.md from docs/results/data: one TOML file per page, one CSV file per table; and the
-leaderboard, whose figures are those of the same CSV files (make_leaderboard.py).
+"""Write the pages docs/results/<topic>.md from docs/results/data: one TOML file per page, one CSV file per table.
+
+The leaderboard has figures of the same CSV files (make_leaderboard.py).
 
 Run it by `make results`, or `python docs/make_results.py [--out DIR]`.
 """

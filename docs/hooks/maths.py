@@ -1,4 +1,4 @@
-r"""Equations, \(...\) and \[...\] as arithmatex leaves them, become MathML while the site is built: no script, no font."""
+r"""Equations, \(...\) and \[...\] as arithmatex leaves them, become MathML in the build: no script, no font."""
 
 import re
 from html import unescape

@@ -1,4 +1,4 @@
-"""Notebooks as pages: text as it stands, code, and what was printed and drawn; the notebook itself is there to download."""
+"""Notebooks as pages: text, code, and what was printed and drawn; the notebook itself is there to download."""
 
 import base64
 import json

@@ -20,6 +20,5 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """A page knows them as ../NAME.md, or ../../NAME.md from a folder."""
-    return re.sub(
-        r"\]\(((?:\.\./)*)\.\./(CONTRIBUTING|CHANGELOG)\.md", lambda to: f"]({to[1]}{PAGES[to[2] + '.md']}", markdown
-    )
+    link = re.compile(r"\]\(((?:\.\./)*)\.\./(CONTRIBUTING\.md|CHANGELOG\.md)")
+    return link.sub(lambda found: f"]({found[1]}{PAGES[found[2]]}", markdown)

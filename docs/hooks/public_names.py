@@ -1,4 +1,4 @@
-"""Every public name has a docstring and stands on a page of the Python API: what is missing is a warning, which fails `make docs`.
+"""Every public name has a docstring and stands on a page of the Python API; a warning otherwise, which fails the build.
 
 Public are `berdiff.__all__`, `berdiff.metrics.__all__`, what the pages tell people to import, and all names without an
 underscore of the modules that the API pages show.
@@ -18,18 +18,15 @@ log = logging.getLogger("mkdocs.hooks.public_names")
 
 def shown() -> set[str]:
     """The modules of the API pages."""
-    pages = (DOCS / "reference/api").glob("*.md")
-    return {
-        name for page in pages for name in re.findall(r"^::: ([\w.]+)", page.read_text(encoding="utf-8"), re.MULTILINE)
-    }
+    text = "\n".join(page.read_text(encoding="utf-8") for page in (DOCS / "reference/api").glob("*.md"))
+    return set(re.findall(r"^::: ([\w.]+)", text, re.MULTILINE))
 
 
 def imported() -> Iterator[tuple[str, str, str]]:
     """Page, module and name of each `from berdiff... import ...` in the code of a page."""
     for page in sorted([DOCS.parent / "README.md", *DOCS.rglob("*.md"), *DOCS.rglob("*.ipynb")]):
-        for module, names in re.findall(
-            r"from (berdiff[\w.]*) import (\w+(?:, \w+)*)", page.read_text(encoding="utf-8")
-        ):
+        text = page.read_text(encoding="utf-8")
+        for module, names in re.findall(r"from (berdiff[\w.]*) import (\w+(?:, \w+)*)", text):
             for name in names.split(","):
                 yield page.name, module, name.strip()
 
