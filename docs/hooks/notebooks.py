@@ -46,7 +46,12 @@ def page(file: Path) -> tuple[str, dict[str, bytes]]:
             if picture is not None:
                 pictures[name] = picture
     title, *rest = parts
-    return "\n\n".join([title, f"[Download this notebook]({file.name})", *rest]) + "\n", pictures
+    return "\n\n".join([title, f'<a href="{file.name}" download>Download this notebook</a>', *rest]) + "\n", pictures
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """A link to a notebook leads to its page; the one to download it, written as HTML, stays."""
+    return re.sub(r"(\]\([\w./-]+)\.ipynb\)", r"\1.md)", markdown)
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
