@@ -3,7 +3,6 @@
 import io
 from collections.abc import Sequence
 from dataclasses import replace
-from math import lcm
 from pathlib import Path
 from textwrap import fill, shorten
 from typing import TYPE_CHECKING
@@ -89,10 +88,9 @@ def render(
 
 def _justified(figure: "Figure", lengths: Sequence[int], growth: Sequence[float]) -> "list[list[Axes]]":
     """Axes in rows that all reach from left to right, whatever their number."""
-    columns = lcm(*lengths)
-    grid = figure.add_gridspec(len(lengths), columns, height_ratios=growth)
-    spans = [[slice(i * columns // n, (i + 1) * columns // n) for i in range(n)] for n in lengths]
-    return [[figure.add_subplot(grid[row, span]) for span in each] for row, each in enumerate(spans)]
+    grid = figure.add_gridspec(len(lengths), 1, height_ratios=growth)
+    rows = [grid[row].subgridspec(1, n) for row, n in enumerate(lengths)]
+    return [[figure.add_subplot(row[0, i]) for i in range(n)] for row, n in zip(rows, lengths, strict=True)]
 
 
 def png_bytes(figure: "Figure") -> bytes:
@@ -123,7 +121,9 @@ def result_panel(result: Result, representatives: Sequence[Representative] | Non
         ordered = [sections["image"], sections["raters"], own[0], sections["representatives"], sections["samples"]]
     caption = [*(f"{target}: {measured_line(measured[target])}" for target in result.targets), notes_line(result)]
     title = f"{result.name}{close.words}\n{settings_line(result)}"
-    return render(pack(ordered), title, "\n".join(caption), aspect=result.aspect, key=legend(result.targets), justified=True)
+    return render(
+        pack(ordered), title, "\n".join(caption), aspect=result.aspect, key=legend(result.targets), justified=True
+    )
 
 
 def case_row(
