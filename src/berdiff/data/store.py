@@ -35,6 +35,7 @@ class Store:
 
     @classmethod
     def open(cls, address: str | Path) -> "Store":
+        """Open the store at an address and check that its parts belong together."""
         address = str(address)
         fs, root = filesystem(address)
         manifest = manifests.parse(_text(fs, root, manifests.NAME, address), address)

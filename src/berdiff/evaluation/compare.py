@@ -30,6 +30,8 @@ OF_TARGETS = ("ged_", "hm_iou_", "dice_")  # metrics that the table has of each 
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
+    """A finished evaluation: its name, its figures per case and its `metrics.json`."""
+
     name: str
     columns: Columns
     result: dict[str, Any]

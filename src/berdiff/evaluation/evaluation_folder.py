@@ -28,7 +28,10 @@ References = dict[str, Columns]
 
 
 class EvaluationFolder(WorkFolder):
+    """The folder of an evaluation, filled batch by batch, so that an interrupted one resumes."""
+
     def has(self, batch: int) -> bool:
+        """Whether this batch is done."""
         return self._part(batch).is_file()
 
     def add(self, batch: int, columns: Columns, references: References, samples: Tensor | None = None) -> None:
@@ -66,6 +69,7 @@ class EvaluationFolder(WorkFolder):
         return read_result(self.folder)
 
     def finish(self, columns: Columns, table: str, result: dict[str, Any]) -> None:
+        """Write the results; the parts they were made of go."""
         write_text(self.folder / "per_case.csv", to_csv(columns))
         write_text(self.folder / "table.md", table)
         write_text(self.folder / RESULT, schema.dump(result))

@@ -33,6 +33,7 @@ class FromPool:
         return self.samples if self.set == "independent" else self.pool
 
     def check_pool(self) -> None:
+        """Refuse a pool that is smaller than the set chosen from it."""
         if self.drawn < self.samples:
             expected = f"at least {self.samples}, the masks to choose from it"
             raise InputError(f"pool: expected {expected}, found {self.pool}")

@@ -120,6 +120,7 @@ def copy_weights(segmenter: Segmenter, path_or_name: str) -> None:
 
 
 def sha256(path: Path) -> str:
+    """The checksum of a file, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
