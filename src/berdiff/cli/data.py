@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import tyro
 from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
 
+from berdiff.cli.opening import open_data
 from berdiff.display import progress
 from berdiff.errors import InputError
 
@@ -97,7 +98,7 @@ def verify(store: Annotated[Positional[str], arg(metavar="STORE", help=ADDRESS +
 
 def info(store: Address = None, json: Json = False) -> None:
     """Print what a store holds."""
-    opened = _open(store)
+    opened = open_data(store)
     _print(opened.address, opened.manifest, json)
 
 
@@ -112,17 +113,10 @@ def show(
     from berdiff.data.subset import choose_cases
     from berdiff.output.contact_sheet import contact_sheet
 
-    opened = _open(store)
+    opened = open_data(store)
     chosen = choose_cases(opened, split, count, seed, spread=True, option="--count")
     contact_sheet(opened, chosen, out)
     print(out)
-
-
-def _open(address: str | None) -> Any:
-    from berdiff.data.store import open_store
-
-    with progress("preparing the embedded data, once") as step:
-        return open_store(address, step)
 
 
 def _print(address: str, manifest: Any, json: bool) -> None:

@@ -1,6 +1,5 @@
 """berdiff export MODEL --out DIR"""
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -8,6 +7,7 @@ from typing import Annotated
 import tyro
 from tyro.conf import Positional, arg
 
+from berdiff.display import note
 from berdiff.memory import keep_freed_memory
 
 
@@ -30,7 +30,7 @@ class Export:
 
         keep_freed_memory()
         model = load(self.model, self.device, self.size)
-        print(f"device: {model.device}", file=sys.stderr)
+        note(f"device: {model.device}")
         summary = export_onnx(model.segmenter, model.size, self.out)
         H, W = model.size
         print(f"{model.name} at {H}x{W}: at most {summary['largest_difference_to_pytorch']:.1e} from PyTorch's numbers")

@@ -4,7 +4,7 @@ import os
 import sys
 from importlib import import_module
 
-from berdiff import __version__
+from berdiff import __version__, display
 from berdiff.errors import InputError
 
 # name -> what it is for; the module is berdiff.cli.<name>, which offers command(argv). Nothing is imported before it is
@@ -19,8 +19,10 @@ COMMANDS = {
     "view": "look at images in the browser, 3D Slicer or OHIF; masks at a click",
     "compare": "paired differences between evaluations",
     "search": "search for the best sampler of a trained model on the validation split",
+    "doctor": "show versions, devices, data folders, and what is missing for what",
     "demo": "segment held-out cases with the bundled weights",
-    "export": "export a model as ONNX",
+    "export": "export a model as ONNX or as a MONAI bundle",
+    "push": "publish a model on a model hub, hf://owner/name",
     "table": "reproduce a table of the paper: train and evaluate its rows",
     "figure": "reproduce a figure of the paper, or plot what sampling costs",
 }
@@ -31,11 +33,15 @@ usage: berdiff COMMAND [OPTIONS]
 
 {LINES}
 
-`berdiff COMMAND --help` lists the options of a command, `berdiff --version` prints the version."""
+`berdiff COMMAND --help` lists the options of a command, `berdiff --version` prints the version. Every command
+takes --quiet: no progress bar and no notices, only results and errors."""
+QUIET = "every command: --quiet   no progress bar and no notices, only results and errors"
 
 
 def main(argv: list[str] | None = None) -> int:
-    argv = sys.argv[1:] if argv is None else argv
+    words = sys.argv[1:] if argv is None else argv
+    argv = [word for word in words if word != "--quiet"]  # of every command
+    display.be_quiet(len(argv) < len(words))
     if not argv or argv[0] in ("-h", "--help", "help"):
         print(USAGE)
         return 0
@@ -51,6 +57,10 @@ def main(argv: list[str] | None = None) -> int:
     except InputError as error:
         print(f"berdiff {name}: {error}", file=sys.stderr)
         return 2
+    except SystemExit as leaving:  # as help does
+        if leaving.code in (None, 0) and {"-h", "--help"} & {*rest}:
+            print(QUIET)
+        raise
     except BrokenPipeError:  # `berdiff ... | head`: the reader has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the flush at exit finds no broken pipe
         return 1

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
 
-from berdiff.display import progress
+from berdiff.display import note, progress
 from berdiff.errors import InputError
+from berdiff.hub import is_hub
 from berdiff.inference.settings import FindingOptions, Precision, SegmentSettings
 from berdiff.memory import keep_freed_memory
 from berdiff.output.kinds import OutputSettings
@@ -19,7 +20,7 @@ from berdiff.output.kinds import OutputSettings
 if TYPE_CHECKING:
     from berdiff.output.outcome import Outcome
 
-MAX_ROWS, MAX_NAME = 20, 32
+MAX_ROWS = 20
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class Segment:
         if findings is not None:
             found = findings.choose(inputs, every=self.limit is None)
             if without := len({item.name for item in inputs} - {item.name for item in found}):
-                print(f"{without} of {len(inputs)} inputs have no finding and are left out", file=sys.stderr)
+                note(f"{without} of {len(inputs)} inputs have no finding and are left out")
             inputs = found
         inputs = take_part(inputs, part) if self.part else inputs
         several = len(inputs) > 1 or findings is not None
@@ -80,12 +81,15 @@ class Segment:
             # the sentence of an only input is the command's own
             report = partial(print, file=sys.stderr, flush=True) if several else lambda sentence: None
             job = SegmentationJob(model, self.settings, self.output, update, report, findings)
-            print(f"device: {model.device if alone else self.device}", file=sys.stderr, flush=True)
+            note(f"device: {model.device if alone else self.device}")
             if alone:
                 outcome = job.segment(inputs)
             else:
                 task = WorkerTask(
-                    {"path_or_name": self.model, "device": self.device, **how}, self.settings, self.output, findings
+                    {"path_or_name": model.name if is_hub(self.model) else self.model, "device": self.device, **how},
+                    self.settings,
+                    self.output,
+                    findings,
                 )
                 outcome = segment(job, task, inputs, self.engine, self.workers)
         if self.json:
@@ -104,28 +108,33 @@ class Segment:
 
 
 def _print(outcome: "Outcome", where: str) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+    from berdiff.text_tables import show
 
-    console = Console()
-    table = Table()
-    for head in ("input", "target", "finding", "size (5-95 %)", "diameter (5-95 %)", "disagree"):
-        table.add_column(head, overflow="fold")  # nothing is cut off
     rows = [(name, *one) for name, targets in outcome.measurements.items() for one in targets.items()]
-    for name, target, of in rows[:MAX_ROWS]:
-        both = (of.get("area") or of["volume"], of["longest_diameter"])
-        sizes = [f"{_short(size['q50'])} ({_short(size['q05'])}-{_short(size['q95'])}) {size['unit']}" for size in both]
-        apart = "" if of["disagreement"] is None else f"{of['disagreement']:.2f}"
-        short = name if len(name) <= MAX_NAME else "..." + name[3 - MAX_NAME :]  # the end tells findings apart
-        table.add_row(Text(short, overflow="fold"), Text(target), f"{of['finding_probability']:.0%}", *sizes, apart)
+    lines = [f"... and {len(rows) - MAX_ROWS} more"] if len(rows) > MAX_ROWS else []
+    tables = []
     if rows:
-        console.print(table)
-    if len(rows) > MAX_ROWS:
-        console.print(f"... and {len(rows) - MAX_ROWS} more")
+        names, targets, found = zip(*rows[:MAX_ROWS], strict=True)
+        columns = [["input", *names], *([["target", *targets]] if len({*targets}) > 1 else [])]
+        columns.append(["finding", *(f"{of['finding_probability']:.0%}" for of in found)])
+        columns.append(_sizes("size", [of.get("area") or of["volume"] for of in found]))
+        columns.append(_sizes("diameter", [of["longest_diameter"] for of in found]))
+        apart = (of["disagreement"] for of in found)
+        columns.append(["disagree", *("" if share is None else f"{share:.2f}" for share in apart)])
+        header, *body = map(list, zip(*columns, strict=True))
+        tables.append((header, body))
+        lines.append("size and diameter: median [5 %, 95 %] of the samples; disagree: mean of 1 - IoU of two of them")
     counts = f"{len(outcome.done)} segmented, {len(outcome.skipped)} found done, {len(outcome.failed)} failed"
-    console.print(f"{counts}; {where}", markup=False, highlight=False, soft_wrap=True)
-    console.print("For research; not for clinical use.")
+    show(tables, [*lines, f"{counts}; {where}", "For research; not for clinical use."])
+
+
+def _sizes(what: str, sizes: list[Any]) -> list[str]:
+    """A column of quantiles; a unit that all share stands in its header."""
+    units = {size["unit"] for size in sizes}
+    cells = [f"{_short(size['q50'])} [{_short(size['q05'])}, {_short(size['q95'])}]" for size in sizes]
+    if len(units) == 1:
+        return [f"{what} ({units.pop()})", *cells]
+    return [what, *(f"{cell} {size['unit']}" for cell, size in zip(cells, sizes, strict=True))]
 
 
 def _short(number: float) -> str:

@@ -1,7 +1,6 @@
 """berdiff view [MODEL] [PATH...]"""
 
 import importlib.util
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -11,6 +10,7 @@ from annotated_types import Ge, Le
 from tyro.conf import FlagCreatePairsOff, Positional, arg
 
 from berdiff import schema
+from berdiff.display import note
 from berdiff.errors import InputError
 from berdiff.inference.settings import option
 from berdiff.memory import keep_freed_memory
@@ -65,7 +65,7 @@ class View(schema.Settings):
         if not is_model(model) and Path(model).exists():  # `berdiff view scan.png`
             model, paths = View.model, (model, *paths)
         models = Models(model, self.models, self.device)
-        print(f"opening {models.first.name} and the images ...", file=sys.stderr, flush=True)
+        note(f"opening {models.first.name} and the images ...")
         models.first.load()  # so that the first click is as fast as the next
         shared = shared_items(paths, models.first.spec.channels, self.split, self.limit)
         limits = Limits(jobs=self.queue, session_seconds=60 * self.session_minutes)

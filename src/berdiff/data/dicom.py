@@ -10,22 +10,21 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pydicom
-from pydicom.errors import InvalidDicomError
 
 from berdiff.data.describe import by, expect, present, refusing
 from berdiff.data.paths import expect_folder, files_under
 
+if TYPE_CHECKING:
+    import pydicom  # at run time where a file is read: most commands never see a DICOM file
+
 SUFFIXES = (".dcm", ".dicom", ".ima")
 SAME_POSITION = 1e-3  # mm: two slices nearer than this are at one place
-# What pydicom raises, by experience, on files that are cut short, are not DICOM, or carry values that do not parse.
-UNREADABLE = (InvalidDicomError, EOFError, OSError, ValueError, KeyError, TypeError, AttributeError)
-UNREADABLE += (NotImplementedError, RuntimeError, struct.error)
 _TEXTS = {"patient": "PatientID", "study_uid": "StudyInstanceUID", "series_uid": "SeriesInstanceUID"}
 _TEXTS |= {"modality": "Modality"}
 _COUNTS = {"instance": ("InstanceNumber", 0), "frames": ("NumberOfFrames", 1), "channels": ("SamplesPerPixel", 1)}
@@ -83,7 +82,17 @@ def quiet() -> Iterator[None]:
         yield
 
 
-def _numbers(data: pydicom.Dataset, path: Path, tag: str, count: int) -> tuple[float, ...] | None:
+@cache
+def unreadable() -> tuple[type[Exception], ...]:
+    """What pydicom raises, by experience, on files that are cut short, are not DICOM, or carry values that do not
+    parse."""
+    from pydicom.errors import InvalidDicomError
+
+    broken = (InvalidDicomError, EOFError, OSError, ValueError, KeyError, TypeError, AttributeError)
+    return (*broken, NotImplementedError, RuntimeError, struct.error)
+
+
+def _numbers(data: "pydicom.Dataset", path: Path, tag: str, count: int) -> tuple[float, ...] | None:
     """The `count` finite numbers of a tag, positive for a spacing; None where the file has no such tag."""
     value = data.get(tag)
     if value is None or value == "":
@@ -97,8 +106,10 @@ def _numbers(data: pydicom.Dataset, path: Path, tag: str, count: int) -> tuple[f
 
 def read_header(path: str | Path) -> SliceHeader:
     """The header of one DICOM object, image or not."""
+    import pydicom
+
     path = Path(path)
-    with quiet(), refusing(UNREADABLE, path, "a DICOM file", "one that cannot be read"):
+    with quiet(), refusing(unreadable(), path, "a DICOM file", "one that cannot be read"):
         data = pydicom.dcmread(path, stop_before_pixels=True, specific_tags=_TAGS)
         values: dict[str, Any] = {name: str(data.get(tag) or "") for name, tag in _TEXTS.items()}
         values |= {name: int(data.get(tag) or default) for name, (tag, default) in _COUNTS.items()}
@@ -111,8 +122,10 @@ def read_header(path: str | Path) -> SliceHeader:
 
 def read_pixels(path: str | Path) -> np.ndarray:
     """(H, W) float32 rescaled values of one slice: Hounsfield units for a CT, which must state how to get them."""
+    import pydicom
+
     path = Path(path)
-    with quiet(), refusing(UNREADABLE, path, "whole DICOM pixel data", "data that cannot be read"):
+    with quiet(), refusing(unreadable(), path, "whole DICOM pixel data", "data that cannot be read"):
         data = pydicom.dcmread(path)
         stored = data.pixel_array
         rescale = {tag: _numbers(data, path, tag, 1) for tag in ("RescaleSlope", "RescaleIntercept")}

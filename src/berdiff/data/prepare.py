@@ -25,6 +25,7 @@ from berdiff.data.manifest import Manifest
 from berdiff.data.shards import LEVEL, shard_path, write_shard
 from berdiff.data.sources import find_source
 from berdiff.data.split import check_own_split, split_patients
+from berdiff.data.store import embedded_path
 from berdiff.data.table import CaseRow
 from berdiff.errors import InputError
 from berdiff.files import lock, whole_folder
@@ -97,7 +98,7 @@ def prepare(
 
 def prepare_embedded(cache: Path, progress: Progress) -> Path:
     """The embedded data set in `cache`, made if it is not there yet."""
-    out = cache / f"lidc-readers-{__version__}-{manifests.FORMAT_VERSION}.zarr"
+    out = embedded_path(cache)
     if not out.exists():
         try:
             prepare("lidc-readers", None, out, progress=progress)

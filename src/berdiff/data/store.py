@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from berdiff import __version__
 from berdiff.data import manifest as manifests
 from berdiff.data import table as tables
 from berdiff.data.case import SPLITS, Progress
@@ -105,5 +106,14 @@ def open_store(address: str | Path | None = None, progress: Progress = lambda do
         return Store.open(address)
     from berdiff.data.prepare import prepare_embedded  # writing needs zarr; reading does not
 
-    cache = Path(os.environ.get("BERDIFF_CACHE") or Path.home() / ".cache" / "berdiff")
-    return Store.open(prepare_embedded(cache, progress))
+    return Store.open(prepare_embedded(cache_folder(), progress))
+
+
+def cache_folder() -> Path:
+    """Where data that is made on first use is kept."""
+    return Path(os.environ.get("BERDIFF_CACHE") or Path.home() / ".cache" / "berdiff")
+
+
+def embedded_path(cache: Path) -> Path:
+    """Of the embedded data, whether it has been made or not."""
+    return cache / f"lidc-readers-{__version__}-{manifests.FORMAT_VERSION}.zarr"

@@ -6,7 +6,7 @@ from berdiff.data.describe import expect
 from berdiff.data.store import Store
 from berdiff.errors import InputError
 
-CHUNK = 64  # cases whose masks are looked at together
+CHUNK = 16  # cases whose masks are looked at together
 
 
 def choose_cases(

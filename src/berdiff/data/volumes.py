@@ -8,14 +8,11 @@ and "the left half" mean the same in every file.
 import gzip
 import zlib
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-import nibabel
 import numpy as np
-from nibabel.filebasedimages import ImageFileError
-from nibabel.orientations import apply_orientation, axcodes2ornt, inv_ornt_aff, io_orientation, ornt_transform
-from nibabel.spatialimages import HeaderDataError
 
 from berdiff.data.describe import by, expect, refusing, some_values
 from berdiff.data.dicom import DicomVolume, headers_by_series
@@ -23,8 +20,6 @@ from berdiff.data.paths import expect_file
 
 SUFFIXES = (".nii", ".nii.gz")
 
-# What nibabel raises on a broken or foreign file, depending on where in the file the damage is.
-_BROKEN = (ImageFileError, HeaderDataError, OSError, EOFError, ValueError, gzip.BadGzipFile, zlib.error)
 # A damaged header can ask for terabytes; the largest scan in use is far below this.
 _MAX_VOXELS = 2**31
 
@@ -88,16 +83,29 @@ def series_affine(series: DicomVolume) -> np.ndarray:
 
 def turn_upright(affine: np.ndarray) -> np.ndarray:
     """nibabel's orientation from the axes of an affine to (left, back, up)."""
+    from nibabel.orientations import axcodes2ornt, io_orientation, ornt_transform
+
     return ornt_transform(io_orientation(affine), axcodes2ornt("LPS"))
 
 
 def turn_back(affine: np.ndarray) -> np.ndarray:
     """nibabel's orientation from (left, back, up) to the axes of an affine: what undoes `upright`."""
+    from nibabel.orientations import axcodes2ornt, io_orientation, ornt_transform
+
     return ornt_transform(axcodes2ornt("LPS"), io_orientation(affine))
+
+
+def apply_orientation(array: np.ndarray, orientation: np.ndarray) -> np.ndarray:
+    """nibabel's, imported where a volume is turned: 2D images do without."""
+    from nibabel.orientations import apply_orientation
+
+    return apply_orientation(array, orientation)
 
 
 def upright(path: Path, stored: np.ndarray, affine: np.ndarray) -> Volume:
     """Turn an array stored by any three axes [and channel] to (slice, row, column) order, by its affine."""
+    from nibabel.orientations import inv_ornt_aff
+
     turn = _turn_upright(path, affine)
     voxels = apply_orientation(stored, turn)  # (column, row, slice[, channel])
     return Volume(path, np.ascontiguousarray(voxels.T), affine @ inv_ornt_aff(turn, stored.shape[:3]))
@@ -126,9 +134,20 @@ def whole_labels(values: np.ndarray, allowed: tuple[int, ...], path: Path) -> np
     return values.astype(np.uint8)
 
 
+@cache
+def _broken() -> tuple[type[Exception], ...]:
+    """What nibabel raises on a broken or foreign file, depending on where in the file the damage is."""
+    from nibabel.filebasedimages import ImageFileError
+    from nibabel.spatialimages import HeaderDataError
+
+    return (ImageFileError, HeaderDataError, OSError, EOFError, ValueError, gzip.BadGzipFile, zlib.error)
+
+
 def _open(path: Path) -> Any:
+    import nibabel
+
     expect_file(path, "a NIfTI file")
-    with refusing(_BROKEN, path, "a NIfTI file", "a damaged or foreign one"):
+    with refusing(_broken(), path, "a NIfTI file", "a damaged or foreign one"):
         image: Any = nibabel.load(path)
     expect(isinstance(image, nibabel.Nifti1Pair), path, "a NIfTI file", type(image).__name__)
     expect(image.get_data_dtype().kind in "iuf", path, "one number per voxel", image.get_data_dtype())
@@ -170,7 +189,7 @@ def _values(path: Path, ndim: int) -> tuple[np.ndarray, np.ndarray]:
     """An array of `ndim` dimensions and the affine, as stored."""
     image = _open(path)
     shape = _squeezed(path, image, ndim)
-    with refusing(_BROKEN, path, "a whole NIfTI file", "a damaged one"):
+    with refusing(_broken(), path, "a whole NIfTI file", "a damaged one"):
         values = np.asanyarray(image.dataobj)
     if values.dtype.kind == "f":
         values = values.astype(np.float32)

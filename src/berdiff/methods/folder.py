@@ -15,7 +15,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file  # pyright: ignore  # partly typed
 from torch import Tensor
 
-from berdiff import schema
+from berdiff import hub, schema
 from berdiff.data.describe import expect
 from berdiff.data.input_spec import InputSpec, from_format_1
 from berdiff.errors import InputError
@@ -39,7 +39,10 @@ class ModelFile(schema.Settings):
 
 
 def resolve(path_or_name: str | Path) -> Path:
-    """The model folder meant by a path, by the folder of a training run, or by the name of bundled weights."""
+    """The model folder meant by a path, by the folder of a training run, by the name of bundled weights, or by an
+    address on a model hub (hf://owner/name), from where it is downloaded."""
+    if hub.is_hub(path_or_name):
+        return hub.fetch(str(path_or_name))
     path = Path(path_or_name)
     if (path / "model").is_dir():
         return path / "model"  # a run's weights of record

@@ -142,7 +142,7 @@ def _plain_shape(path: Path, lower: str) -> tuple[int, ...]:
 def _dicom_shape(path: Path) -> tuple[tuple[int, ...], str]:
     from pydicom.filereader import read_file_meta_info
 
-    with refusing(dicom.UNREADABLE, path.name, "a DICOM file", "one that cannot be read"):
+    with refusing(dicom.unreadable(), path.name, "a DICOM file", "one that cannot be read"):
         syntax = read_file_meta_info(path).get("TransferSyntaxUID")
     # pydicom inflates such a file as a whole, however large it becomes, before it reads a tag
     expect(syntax != DEFLATED, path.name, "a DICOM file that is not deflated", "a deflated one")
