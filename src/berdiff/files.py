@@ -135,6 +135,13 @@ def settle(folder: Path) -> None:
     to_disk(folder)
 
 
+def remove_folder(folder: Path) -> None:
+    """At once: half of it under its own name is never there. Where this is killed, a leftover stays."""
+    part = _beside(folder)
+    os.replace(folder, part)
+    shutil.rmtree(part, ignore_errors=True)
+
+
 def to_disk(path: Path) -> None:
     """Wait until the disk has it: a rename before that could survive a power cut that the data did not."""
     handle = os.open(path, os.O_RDONLY)
@@ -149,9 +156,9 @@ def is_leftover(path: Path) -> bool:
     return _LEFTOVER.fullmatch(path.name) is not None
 
 
-def remove_leftovers(folder: Path) -> None:
-    """At any depth. Only for a folder that no other process writes to now."""
-    for path in filter(is_leftover, list(folder.rglob(".*.part"))):
+def remove_leftovers(folder: Path, deep: bool = True) -> None:
+    """At any depth, or only beside each other. Only for a folder that no other process writes to now."""
+    for path in filter(is_leftover, list(folder.rglob(".*.part") if deep else folder.glob(".*.part"))):
         shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
 
 

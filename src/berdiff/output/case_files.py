@@ -9,18 +9,21 @@ CASE/FINDING/crop.npz      of a volume: what these are made of
 import csv
 import io
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from berdiff import __version__, schema
+from berdiff.errors import InputError
 from berdiff.files import whole_file, write_text
 from berdiff.inference.finding import Finding, to_mm, world_affine
 from berdiff.inference.label_map import label_map
 from berdiff.inference.model import Model
 from berdiff.inference.opening import ReadInput
 from berdiff.inference.result import Result
+from berdiff.output.done_file import Sizes, are_whole, read_done, sizes_of
 from berdiff.output.label_files import label_meaning
 from berdiff.output.nifti import nifti_bytes
 from berdiff.output.overlay_files import by_target
@@ -30,14 +33,35 @@ from berdiff.output.rows import COLUMNS, rows_of
 FINDINGS = "findings.json"
 
 
+@dataclass(frozen=True)
+class FoundFinding(schema.Content):
+    name: str
+
+
+@dataclass(frozen=True)
+class CaseFile(schema.Content):
+    """findings.json, as far as it is read again."""
+
+    name: str
+    sources: list[dict[str, Any]]
+    asked: Any
+    findings: list[FoundFinding]
+    failed: dict[str, str]
+    files: Sizes
+
+
 def findings_done(folder: Path, about: dict[str, Any]) -> list[str] | None:
     """The names of a case's findings where all of them are done and `about`, what was asked of what, is the same."""
     path = folder / FINDINGS
-    if not path.is_file():
+    try:
+        there = schema.read(path, CaseFile, "the findings of a case")
+        same = all(getattr(there, name) == value for name, value in schema.plain(about).items())
+        if not same or there.failed or not are_whole(folder, there.files):
+            return None
+        names = [found.name for found in there.findings]
+        return names if all(are_whole(folder / name, read_done(folder / name).files) for name in names) else None
+    except InputError:  # not there, or damaged: it is made again
         return None
-    there = schema.read_json(path, "the findings of a case")
-    same = all(there.get(name) == value for name, value in schema.plain(about).items())
-    return [found["name"] for found in there["findings"]] if same and not there["failed"] else None
 
 
 def write_case(
@@ -59,7 +83,8 @@ def write_case(
         measured = {row.target: row.measured for row in rows}
         listed.append({"name": one.name, "center": one.center, "center_mm": places[one.name], "measurements": measured})
     write_text(folder / "findings.csv", text.getvalue())
-    facts = {"berdiff": __version__, **about, "frame": frame, "findings": listed, "failed": failed, "files": files}
+    facts = {"berdiff": __version__, **about, "frame": frame, "findings": listed, "failed": failed}
+    facts["files"] = sizes_of(folder, [*files, "findings.csv"])
     write_text(folder / FINDINGS, schema.dump(facts))  # last: it says that the case is done
 
 

@@ -5,14 +5,13 @@ which run, made a result.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from berdiff import schema
 from berdiff.errors import InputError
-from berdiff.output.records import DONE
+from berdiff.output.done_file import DONE, read_done
 
 QUANTILES = ("q05", "q50", "q95")
 COLUMNS = ("case", "finding", "target", "finding_probability", "size", "size_unit")
@@ -28,8 +27,8 @@ class Row:
     case: str
     finding: str | None
     target: str
-    measured: dict[str, Any]
-    files: Sequence[str]
+    measured: Mapping[str, Any]
+    files: Collection[str]
     notes: Sequence[str]
 
     @property
@@ -50,12 +49,12 @@ class Row:
 
 def rows_of(folder: Path, root: Path) -> list[Row]:
     """A line per target of the result in a folder; none where it is of an older version, without a summary."""
-    done = schema.read_json(folder / DONE, "what was segmented")
-    where, files = folder.relative_to(root).as_posix(), done.get("files", ())
-    case, finding = done.get("case", where), done.get("finding") or {}
+    done = read_done(folder)
+    where = folder.relative_to(root).as_posix()
+    case, finding = where if done.case is None else done.case, (done.finding or {}).get("name")
     return [
-        Row(where, case, finding.get("name"), target, measured, files, done["notes"])
-        for target, measured in done.get("measurements", {}).items()
+        Row(where, case, finding, target, measured, done.files, done.notes)
+        for target, measured in done.measurements.items()
     ]
 
 
@@ -77,6 +76,6 @@ def all_rows(root: Path) -> list[Row]:
     for folder in results_in(root):
         try:
             rows += rows_of(folder, root)
-        except (InputError, KeyError, TypeError, AttributeError):  # somebody else's done.json
+        except InputError:  # somebody else's done.json
             continue
     return rows

@@ -1,0 +1,74 @@
+"""done.json, which makes a folder a result: what was segmented, the files with their sizes, and what tables show."""
+
+from dataclasses import dataclass, field
+from pathlib import Path, PurePath
+from typing import Annotated, Any, ClassVar
+
+from annotated_types import Ge, Le
+from typing_extensions import TypedDict
+
+from berdiff import schema
+from berdiff.errors import InputError
+
+DONE = "done.json"
+Natural = Annotated[int, Ge(0)]
+Sizes = dict[str, Natural] | list[str]  # a file's name within the folder -> its bytes; older versions: names alone
+NotNegative = Annotated[float, Ge(0)]
+
+
+class Quantiles(TypedDict):
+    unit: str
+    q05: NotNegative
+    q50: NotNegative
+    q95: NotNegative
+
+
+class Measured(TypedDict, total=False):
+    """Of one target."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "allow", "strict": True, "allow_inf_nan": False}  # type: ignore[misc]
+    area: Quantiles
+    volume: Quantiles
+
+
+class WholeMeasured(Measured):
+    finding_probability: Annotated[float, Ge(0), Le(1)]
+    longest_diameter: Quantiles
+    disagreement: float | None
+
+
+@dataclass(frozen=True)
+class DoneFile(schema.Content):
+    """Without sources it is none of ours."""
+
+    name: str = ""
+    case: str | None = None
+    finding: dict[str, Any] | None = None
+    sources: list[dict[str, Any]] = field(default_factory=list)
+    files: Sizes = field(default_factory=dict)
+    measurements: dict[str, WholeMeasured] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def check(self) -> None:
+        for target, measured in self.measurements.items():
+            if ("area" in measured) == ("volume" in measured):
+                raise InputError(f"measurements: expected an area or a volume of {target!r}, found none or both")
+        for name in self.files:
+            if PurePath(name).is_absolute() or ".." in PurePath(name).parts:
+                raise InputError(f"files: expected files inside the folder, found {name!r}")
+
+
+def read_done(folder: Path) -> DoneFile:
+    return schema.read(folder / DONE, DoneFile, "what was segmented")
+
+
+def sizes_of(folder: Path, names: list[str]) -> dict[str, int]:
+    return {name: (folder / name).stat().st_size for name in names}
+
+
+def are_whole(folder: Path, files: Sizes) -> bool:
+    """Whether every file is there, and as long as it was."""
+    found = {name: folder / name for name in files}
+    if not all(path.is_file() for path in found.values()):
+        return False
+    return not isinstance(files, dict) or all(found[name].stat().st_size == size for name, size in files.items())
