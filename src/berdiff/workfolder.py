@@ -4,7 +4,8 @@ Several processes may work in one folder at a time. Nobody removes what a living
 removed only by a process that is alone in the folder.
 """
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -75,9 +76,16 @@ class WorkFolder(AbstractContextManager["WorkFolder"]):
     def __exit__(self, *error: object) -> None:
         self.close()
 
+    @staticmethod
+    def binding(settings: dict[str, Any]) -> dict[str, Any]:
+        """Those of the settings that must be the same for a job to go on."""
+        return settings
+
     def _refuse_other_settings(self) -> None:
         try:
-            refuse_other_settings(self.folder, self.what, self._old(), self.settings)
+            old = self._old()
+            now = self.binding(self.settings)
+            refuse_other_settings(self.folder, self.what, None if old is None else self.binding(old), now)
         except InputError:
             self.close()
             raise
@@ -88,6 +96,23 @@ class WorkFolder(AbstractContextManager["WorkFolder"]):
             return own_settings(schema.read_json(self.folder / SETTINGS, f"the settings of the {self.what}"), self.what)
         except InputError:
             return None
+
+
+@contextmanager
+def sole_worker(folder: Path, what: str) -> Iterator[None]:
+    """The folder belongs to this process inside the block; InputError where another one has it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        held = lock(folder / LOCK, wait=False)
+    except OSError as error:
+        raise InputError(f"{folder}: expected a folder that can be written, found {error.strerror or error}") from error
+    if held is None:
+        raise InputError(f"{folder}: expected a folder for this {what} alone, found another process at work in it")
+    with held:
+        try:
+            yield
+        finally:
+            (folder / LOCK).unlink(missing_ok=True)
 
 
 def own_settings(found: Any, what: str) -> dict[str, Any] | None:
