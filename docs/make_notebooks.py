@@ -4,15 +4,12 @@ python docs/make_notebooks.py [--check]    --check: run them and write nothing
 """
 
 import argparse
-import base64
-import io
 import os
 import sys
 from pathlib import Path
 
 import nbformat
 from nbclient import NotebookClient
-from PIL import Image
 
 NOTEBOOKS = sorted((Path(__file__).parent / "notebooks").glob("*.ipynb"))
 
@@ -27,21 +24,9 @@ def execute(file: Path) -> nbformat.NotebookNode:
     notebook.metadata.language_info = {"name": "python"}  # without the version
     for cell in notebook.cells:
         cell.metadata = {}  # without the time
-        outputs = [tidy(output) for output in cell.get("outputs", ())]
         if cell.cell_type == "code":
-            cell.outputs = merged(outputs)
+            cell.outputs = merged(cell.outputs)
     return notebook
-
-
-def tidy(output: nbformat.NotebookNode) -> nbformat.NotebookNode:
-    """With pictures of 64 colours, a fraction of the bytes."""
-    data = output.get("data", {})
-    if "image/png" in data:
-        small = io.BytesIO()
-        picture = Image.open(io.BytesIO(base64.b64decode(data["image/png"]))).convert("RGB")
-        picture.quantize(64, dither=Image.Dither.NONE).save(small, "PNG", optimize=True)
-        data["image/png"] = base64.b64encode(small.getvalue()).decode()
-    return output
 
 
 def merged(outputs: list[nbformat.NotebookNode]) -> list[nbformat.NotebookNode]:

@@ -103,7 +103,7 @@ def parse(argv: list[str]) -> str:
 
     with (
         patch("tyro.cli", parse_only),
-        patch("berdiff.cli.data._open", stop),  # the functions that tyro calls by itself
+        patch("berdiff.data.store.open_store", stop),  # by functions that tyro calls itself
         patch("berdiff.data.verify.verify", stop),
         redirect_stdout(said),
         redirect_stderr(said),

@@ -31,7 +31,7 @@ SMALL = {
     "search": "--limit 2 --samples 2 --counts 5 --device cpu",
     "segment": "--samples 2 --device cpu",
     "demo": "--cases 1 --samples 2 --device cpu",
-    "table": "--steps 1 --slices 2 --device cpu",
+    "table": "--steps 2 --slices 2 --device cpu",
 }
 
 
@@ -135,7 +135,9 @@ def stand_ins(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("scan.png", "slices/a.png"):
         save(place / name, large if name == "scan.png" else large[:64, :64])
     for z in range(9):
-        write_slice(place / f"ct-series/{z}.dcm", np.pad(large.astype(np.int16), 20), 2.5 * z)
+        for folder in ("ct-series", "incoming/DOE^JOHN/ct"):
+            stored = np.pad(large.astype(np.int16), 20)
+            write_slice(place / f"{folder}/{z}.dcm", stored, 2.5 * z, FrameOfReferenceUID="1.2.5")
     volume = rng.integers(-1000, 400, (96, 96, 6)).astype(np.int16)
     marked = np.zeros((96, 96, 6), np.uint8)
     marked[40:50, 40:50, 2:4] = 1

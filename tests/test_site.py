@@ -177,7 +177,9 @@ def test_the_search_works_from_the_disk_without_a_network(built: Path):
         tab.on("pageerror", lambda error: errors.append(str(error)))
         tab.set_default_timeout(60_000)
         tab.goto((built / "index.html").as_uri())
+        tab.wait_for_selector("html.js")  # the script runs
         tab.fill("input.md-search__input", "hurdle")
+        tab.press("input.md-search__input", "End")  # it listens to keys
         tab.wait_for_selector(".md-search-result__item", state="attached")
         found = tab.locator(".md-search-result__item").all_inner_texts()
         browser.close()

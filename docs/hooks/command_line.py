@@ -13,7 +13,7 @@ from unittest.mock import patch
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
-from berdiff.cli.main import COMMANDS, main
+from berdiff.cli.main import COMMANDS, LINES, USAGE, main
 from berdiff.data.sources import SOURCES
 
 FOLDER = "reference/cli"
@@ -115,7 +115,7 @@ def index() -> str:
     head = (
         "# Command line\n\nEvery command and option, as `--help` prints them.\n\n| command | purpose |\n| --- | --- |"
     )
-    rest = "Bad input is one sentence and exit code 2, an interruption 130; `berdiff --version` prints the version."
+    rest = "Bad input is one sentence and exit code 2, an interruption 130. " + " ".join(USAGE.split(LINES)[1].split())
     return "\n".join([head, *rows, "", rest, ""])
 
 
