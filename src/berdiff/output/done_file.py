@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from annotated_types import Ge, Le
-from typing_extensions import TypedDict
+from typing_extensions import NotRequired, TypedDict
 
 from berdiff import schema
 from berdiff.errors import InputError
@@ -23,16 +23,13 @@ class Quantiles(TypedDict):
     q95: NotNegative
 
 
-class Measured(TypedDict, total=False):
-    """Of one target."""
+class Measured(TypedDict):
+    """Of one target; of a picture it has an area, of a volume a volume."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "allow", "strict": True, "allow_inf_nan": False}  # type: ignore[misc]
-    area: Quantiles
-    volume: Quantiles
-
-
-class WholeMeasured(Measured):
+    __pydantic_config__ = {"extra": "allow", "strict": True, "allow_inf_nan": False}  # type: ignore[misc]  # noqa: RUF012
     finding_probability: Annotated[float, Ge(0), Le(1)]
+    area: NotRequired[Quantiles]
+    volume: NotRequired[Quantiles]
     longest_diameter: Quantiles
     disagreement: float | None
 
@@ -46,7 +43,7 @@ class DoneFile(schema.Content):
     finding: dict[str, Any] | None = None
     sources: list[dict[str, Any]] = field(default_factory=list)
     files: Sizes = field(default_factory=dict)
-    measurements: dict[str, WholeMeasured] = field(default_factory=dict)
+    measurements: dict[str, Measured] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     def check(self) -> None:

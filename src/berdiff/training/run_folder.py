@@ -13,7 +13,7 @@ best/             EMA weights of the best validation GED
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Required
+from typing import Annotated, Any, Literal, Required
 
 from annotated_types import Ge
 from typing_extensions import TypedDict
@@ -30,7 +30,7 @@ NotNegative = Annotated[float, Ge(0)]
 class WrittenRow(TypedDict, total=False):
     """A line of stats.jsonl: these, and figures of any name."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "allow", "strict": True}  # type: ignore[misc]
+    __pydantic_config__ = {"extra": "allow", "strict": True}  # type: ignore[misc]  # noqa: RUF012
     kind: Required[Literal["train", "validation", "end"]]
     step: Required[Natural]
     minutes: NotNegative
@@ -45,7 +45,7 @@ class WrittenRow(TypedDict, total=False):
 class WrittenRun(TypedDict, total=False):
     """config.json of any version, as far as it is shown."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "allow", "strict": True}  # type: ignore[misc]
+    __pydantic_config__ = {"extra": "allow", "strict": True}  # type: ignore[misc]  # noqa: RUF012
     loop: Required[dict[str, Any]]
     recipe: str | None
     seed: int | None
@@ -78,7 +78,7 @@ def read_rows(path: Path) -> list[StatsRow]:
             if number == len(lines):
                 break
             raise
-        rows.append(dict(schema.parse(WrittenRow, content, lambda place, where=where: f"{where}: {place}")))
+        rows.append(dict(schema.parse(WrittenRow, content, lambda place, where=where: f"{where}: {place}".rstrip(": "))))
     return rows
 
 
