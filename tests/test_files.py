@@ -43,6 +43,18 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path):
     assert contents(tmp_path) == {"out", "out/a"}
 
 
+def test_what_a_killed_process_left_of_a_file_goes_and_what_a_living_one_writes_stays(tmp_path: Path):
+    dead, other = tmp_path / ".a.txt.01234567.part", tmp_path / ".b.txt.01234567.part"
+    for left in (dead, other):
+        left.write_text("half")
+    with files.whole_file(tmp_path / "a.txt") as first:
+        first.write_text("first")
+        files.write_text(tmp_path / "a.txt", "second")
+        assert first.exists(), "its writer is alive"
+    assert (tmp_path / "a.txt").read_text() == "first"
+    assert contents(tmp_path) == {"a.txt", other.name}
+
+
 def test_a_folder_is_replaced_in_one_step(tmp_path: Path, monkeypatch):
     def write(text: str) -> None:
         with files.replaced_folder(tmp_path / "out") as part:

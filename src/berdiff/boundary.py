@@ -24,6 +24,7 @@ from berdiff.remote import library_reason
 
 DEBUG = "BERDIFF_DEBUG"
 LOGS = 50  # of the newest are kept
+MAX_LETTERS = 2000  # of a sentence
 SAFE = "what was finished is whole, and the same command goes on from there"
 _EXPECTED = {
     errno.ENOSPC: ("room on the disk", f"none left; {SAFE}"),
@@ -139,8 +140,9 @@ def show_any_name() -> None:
 
 
 def _leave(name: str, sentence: str, code: int) -> int:
-    """A line break within a file's name does not make it two sentences."""
-    line = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in sentence)
+    """A line break within a file's name does not make it two sentences, nor a long setting a page."""
+    cut = sentence if len(sentence) <= MAX_LETTERS else f"{sentence[:MAX_LETTERS]}..."
+    line = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in cut)
     print(f"berdiff {name}: {line}", file=sys.stderr)
     return code
 

@@ -2,6 +2,7 @@
 
 import ctypes
 import fcntl
+import glob
 import os
 import re
 import shutil
@@ -24,20 +25,45 @@ def _beside(path: Path) -> Path:
 def whole_file(path: str | Path) -> Iterator[Path]:
     """Yield a temporary path to write to; rename it to `path` on success, remove it on failure.
 
-    The data is on the disk before the rename, so a power cut leaves the old file or the new one.
+    The data is on the disk before the rename, so a power cut leaves the old file or the new one. What a killed process
+    left of the same file goes.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     part = _beside(path)
+    handle = os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
     try:
-        part.touch(exist_ok=False)
-        mode = part.stat().st_mode & 0o777  # as the umask says; some libraries put a private file of theirs there
+        _lock_now(handle)  # it is alive
+        _remove_dead(path)
+        mode = os.fstat(handle).st_mode & 0o777  # as the umask says; some libraries put a private file of theirs there
         yield part
         _permit(part, mode)
         to_disk(part)
         os.replace(part, path)
     finally:
+        os.close(handle)
         part.unlink(missing_ok=True)
+
+
+def _remove_dead(path: Path) -> None:
+    """Parts of this file whose writers are gone, and their locks with them."""
+    for left in path.parent.glob(f".{glob.escape(path.name)}.????????.part"):
+        try:
+            handle = os.open(left, os.O_RDONLY)
+        except OSError:  # renamed meanwhile
+            continue
+        if left.is_file() and _lock_now(handle):
+            left.unlink(missing_ok=True)
+        os.close(handle)
+
+
+def _lock_now(handle: int) -> bool:
+    """Whether the lock is this process's now; False also where the file system has none."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
 def write_text(path: str | Path, text: str) -> None:

@@ -96,11 +96,10 @@ def read_text(path: Path, what: str, most: int = MAX_TABLE_BYTES) -> str:
         if found.st_size > most:
             raise InputError(f"{path}: expected {what} of at most {most >> 20} MB, found {found.st_size >> 20} MB")
         return path.read_bytes().decode("utf-8")
-    except (OSError, ValueError) as error:
-        if isinstance(error, InputError):
-            raise
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise InputError(f"{path}: expected {what}, found no readable file ({reason})") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: expected {what}, found other bytes than UTF-8 text") from error
+    except OSError as error:
+        raise InputError(f"{path}: expected {what}, found no readable file ({error.strerror or error})") from error
 
 
 def read_json(path: Path, what: str, nan: bool = False) -> Any:

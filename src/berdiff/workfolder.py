@@ -14,6 +14,7 @@ from berdiff.errors import InputError
 from berdiff.files import is_lock_of, lock, only_holder, remove_leftovers, share, write_text
 
 SETTINGS, LOCK = "settings.json", ".lock"
+SHOWN = 200  # characters of a setting in a message
 
 
 class WorkFolder(AbstractContextManager["WorkFolder"]):
@@ -125,5 +126,10 @@ def refuse_other_settings(where: object, what: str, old: dict[str, Any] | None, 
     old = old or new
     names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
     if names:
-        changed = "; ".join(f"{name}: there {old.get(name)!r}, now {new.get(name)!r}" for name in names)
+        changed = "; ".join(f"{name}: there {_short(old.get(name))}, now {_short(new.get(name))}" for name in names)
         raise InputError(f"{where}: expected the settings this {what} was begun with, found others ({changed})")
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."

@@ -28,7 +28,7 @@ COMMANDS = {
 LINES = "\n".join(f"  {name:<10}{purpose}" for name, purpose in COMMANDS.items())
 USAGE = f"""berdiff {__version__}: Bernoulli diffusion for medical image segmentation
 
-usage: berdiff [--debug] COMMAND [OPTIONS]
+usage: berdiff COMMAND [OPTIONS]
 
 {LINES}
 

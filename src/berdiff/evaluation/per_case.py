@@ -163,7 +163,7 @@ def from_csv(path: Path) -> Columns:
     except (ValueError, OverflowError, csv.Error) as error:
         if isinstance(error, InputError):
             raise
-        raise InputError(f"{path}: expected a table of cases, found none or a damaged one ({error})") from error
+        raise InputError(f"{path}: expected a table of cases, found none or a damaged one ({error!s:.300})") from error
     if missing := {*TEXT, *WHOLE, "d_yy"} - set(columns):
-        raise InputError(f"{path}: expected the column {min(missing)}, found {', '.join(columns)}")
+        raise InputError(f"{path}: expected the column {min(missing)}, found {', '.join(columns):.300}")
     return columns

@@ -78,7 +78,9 @@ def read_rows(path: Path) -> list[StatsRow]:
             if number == len(lines):
                 break
             raise
-        rows.append(dict(schema.parse(WrittenRow, content, lambda place, where=where: f"{where}: {place}".rstrip(": "))))
+        rows.append(
+            dict(schema.parse(WrittenRow, content, lambda place, where=where: f"{where}: {place}".rstrip(": ")))
+        )
     return rows
 
 
