@@ -33,19 +33,21 @@ class Limits(Settings):
 _current = Limits()
 
 
-@contextmanager
-def using(limits: Limits) -> Iterator[None]:
-    """These hold in this process meanwhile, in all its threads."""
+def set_limits(limits: Limits) -> Limits:
+    """These hold in this process from now on, in all its threads; returns those before."""
     global _current
     before, _current = _current, limits
+    return before
+
+
+@contextmanager
+def using(limits: Limits) -> Iterator[None]:
+    """The same for the time of a block."""
+    before = set_limits(limits)
     try:
         yield
     finally:
-        _current = before
-
-
-def current() -> Limits:
-    return _current
+        set_limits(before)
 
 
 def check_size(where: object, shape: Iterable[int], itemsize: int) -> None:
