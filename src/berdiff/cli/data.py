@@ -45,6 +45,8 @@ def prepare(argv: list[str]) -> None:
     asked = tyro.cli(arguments, args=rest, prog=f"berdiff data prepare {name}", config=(FlagCreatePairsOff,))
     from berdiff.data.prepare import prepare as write
 
+    if asked.seed < 0:
+        raise InputError(f"--seed: expected at least 0, found {asked.seed}")
     split = {option: getattr(asked, option) for option in ("seed", "val", "test", "resplit")}
     limits = check(asked.limits, Limits, lambda setting: f"--{setting.replace('_', '-')}")
     with using(limits), progress(f"preparing {asked.out}") as step:

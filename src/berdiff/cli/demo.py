@@ -8,7 +8,7 @@ from pathlib import Path
 import tyro
 from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes
 
-from berdiff.display import progress
+from berdiff.display import plain_console, progress
 from berdiff.inference.settings import SegmentSettings
 from berdiff.memory import keep_freed_memory
 from berdiff.methods.sampling import SamplerOptions
@@ -35,7 +35,6 @@ class Demo:
     json: bool = False  # print the scores as JSON
 
     def run(self) -> None:
-        from rich.console import Console
         from rich.table import Column, Table
 
         from berdiff import schema
@@ -58,7 +57,7 @@ class Demo:
         table = Table(Column(case, overflow="fold"), *others)
         for number, row in enumerate(done.table.rows, 1):
             table.add_row(*row, end_section=number == len(done.cases))
-        Console().print(table)
+        plain_console().print(table)
         print(f"\nreport: {done.report}\n        {done.report.resolve().as_uri()}\n\n{NEXT}", end="")
         print("For research; not for clinical use.")
 

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import tyro
 
+from berdiff.display import plain_console
+
 FORMATS = {"minutes": "{:.1f}", "loss": "{:.4f}", "ged": "{:.3f}", "hm_iou": "{:.3f}", "best_ged": "{:.3f}"}
 
 
@@ -25,13 +27,12 @@ def runs(
     if as_json:
         print(json.dumps(rows, indent=2))
         return
-    from rich.console import Console
     from rich.table import Table
 
     table = Table(*(rows[0] if rows else ()), box=None)
     for row in rows:
         table.add_row(*("-" if v is None else FORMATS.get(name, "{}").format(v) for name, v in row.items()))
-    console = Console()
+    console = plain_console()
     if not console.is_terminal:
         console.width = 160  # a file or a pipe has no edge to fold lines at
     console.print(table if rows else f"no runs in {folder}")

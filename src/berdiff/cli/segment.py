@@ -11,7 +11,7 @@ import tyro
 from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
 
 from berdiff.data.limits import Limits, using
-from berdiff.display import progress
+from berdiff.display import plain_console, progress
 from berdiff.errors import InputError
 from berdiff.inference.settings import FindingOptions, Precision, SegmentSettings, option
 from berdiff.memory import keep_freed_memory
@@ -116,11 +116,10 @@ class Segment:
 
 
 def _print(outcome: "Outcome", where: str) -> None:
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    console = Console()
+    console = plain_console()
     table = Table()
     for head in ("input", "target", "finding", "size (5-95 %)", "diameter (5-95 %)", "disagree"):
         table.add_column(head, overflow="fold")  # nothing is cut off
@@ -136,7 +135,7 @@ def _print(outcome: "Outcome", where: str) -> None:
     if len(rows) > MAX_ROWS:
         console.print(f"... and {len(rows) - MAX_ROWS} more")
     counts = f"{len(outcome.done)} segmented, {len(outcome.skipped)} found done, {len(outcome.failed)} failed"
-    console.print(f"{counts}; {where}", markup=False, highlight=False, soft_wrap=True)
+    console.print(f"{counts}; {where}", soft_wrap=True)
     console.print("For research; not for clinical use.")
 
 

@@ -3,8 +3,7 @@
 import numpy as np
 
 from berdiff.data.describe import expect
-
-LARGEST = 2.0**126  # a quarter of what 32 bits hold
+from berdiff.data.input_spec import LARGEST
 
 
 def finite(values: np.ndarray, where: object) -> np.ndarray:

@@ -1,8 +1,8 @@
 """Tables as text: Markdown for files, rich for terminals."""
 
-from rich.console import Console
 from rich.table import Table
 
+from berdiff.display import plain_console
 from berdiff.evaluation.bootstrap import Figure
 
 TextTable = tuple[list[str], list[list[str]]]
@@ -27,7 +27,7 @@ def pipes(header: list[str], body: list[list[str]]) -> list[str]:
 
 def show(tables: list[TextTable], lines: list[str]) -> None:
     """Print tables, numbers to the right, and lines below them."""
-    console = Console()
+    console = plain_console()
     if not console.is_terminal:
         console.width = 200  # a file or a pipe has no edge to fold lines at
     for header, body in tables:
@@ -39,4 +39,4 @@ def show(tables: list[TextTable], lines: list[str]) -> None:
             table.add_row(*row)
         console.print(table, "")
     for line in lines:
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        console.print(line, soft_wrap=True)

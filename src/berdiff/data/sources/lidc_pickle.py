@@ -28,7 +28,8 @@ def read(path: Path, options: Options) -> Reading:
     expect(isinstance(slices, dict) and slices, path, "a dict from slice names to slices", found)
     names = list(slices)
     for name in names:
-        expect(isinstance(name, str), path, "texts as the names of slices", type(name).__name__)
+        fits = isinstance(name, str) or (isinstance(name, int) and abs(name) < 2**63)
+        expect(fits, path, "texts or numbers as the names of slices", type(name).__name__)
     first = _case(names[0], slices[names[0]], path)
     return LidcReading(
         raters=len(first.masks),
