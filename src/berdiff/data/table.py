@@ -13,6 +13,7 @@ from berdiff.data.case import SPLITS
 from berdiff.errors import InputError
 
 NAME = "cases.csv"
+MAX_MM = 1e6  # of a pixel: a kilometre
 Counts = dict[Literal["cases", "patients"], Annotated[int, Ge(0)]]
 
 

@@ -10,9 +10,10 @@ import signal
 import traceback
 from collections import deque
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from berdiff.data.limits import Limits, set_limits
 from berdiff.errors import InputError
 from berdiff.inference.finding import FindingSource
 from berdiff.inference.inputs import Input, count_slices
@@ -41,6 +42,7 @@ class WorkerTask:
     settings: SegmentSettings
     output: OutputSettings
     findings: FindingSource | None = None
+    limits: Limits = field(default_factory=Limits)
 
     def open(self, number: int) -> "SegmentationJob":
         """In the worker: one thread each, for threads of several processes would wait for each other."""
@@ -53,6 +55,7 @@ class WorkerTask:
 
         torch.set_num_threads(1)
         keep_freed_memory()
+        set_limits(self.limits)  # of the driver's command; this process does nothing else
         model = load(**{**self.load, "device": share_devices(self.load["device"], number)})
         return SegmentationJob(model, self.settings, self.output, findings=self.findings, cohort=False)
 
