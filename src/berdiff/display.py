@@ -1,5 +1,6 @@
 """How far a long command is: a bar with the time left on a terminal, a plain line now and then elsewhere."""
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,6 +11,23 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 SECONDS_BETWEEN_LINES = 10.0
+_quiet = False
+
+
+def be_quiet(quiet: bool = True) -> None:
+    """No bars and no notices of this process from now on, only results and errors: `--quiet` of every command."""
+    global _quiet
+    _quiet = quiet
+
+
+def is_quiet() -> bool:
+    return _quiet
+
+
+def note(line: str) -> None:
+    """Say on stderr what a command is doing, unless it is to be quiet."""
+    if not _quiet:
+        print(line, file=sys.stderr, flush=True)
 
 
 class Display:
@@ -17,7 +35,7 @@ class Display:
 
     def __init__(self, console: "Console", on: bool = True, first_line: float = 0.0) -> None:
         """Not `on`: nothing is shown, as in all processes but the first. No plain line before the time `first_line`."""
-        self._console, self._on, self._next_line = console, on, first_line
+        self._console, self._on, self._next_line = console, on and not _quiet, first_line
         self._bar: Progress | None = None
 
     @contextmanager
@@ -37,7 +55,7 @@ class Display:
     def print(self, line: str) -> None:
         """A line that stays."""
         if self._on:
-            self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+            self._console.print(line, markup=False, emoji=False, highlight=False, soft_wrap=True)
             self._console.file.flush()
 
     def update(self, share: float | None, text: str, last: bool = False) -> bool:
@@ -56,13 +74,20 @@ class Display:
         return True
 
 
+def plain_console(stderr: bool = False) -> "Console":
+    """A console that shows names as they are: nothing in them is a colour, a link or a picture."""
+    from rich.console import Console
+
+    return Console(stderr=stderr, markup=False, emoji=False, highlight=False)
+
+
 @contextmanager
 def progress(what: str) -> Iterator[Callable[[int, int | None], None]]:
     """Yield a function to call with (done, total or None); it may be called often. Shown on stderr."""
-    from rich.console import Console
-
     start = time.monotonic()
-    display = Display(Console(stderr=True), first_line=start + SECONDS_BETWEEN_LINES)  # a quick command prints nothing
+    display = Display(
+        plain_console(stderr=True), first_line=start + SECONDS_BETWEEN_LINES
+    )  # a quick command prints nothing
 
     def update(done: int, total: int | None) -> None:
         left = (time.monotonic() - start) / done * (total - done) if done and total else 0.0

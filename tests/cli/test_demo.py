@@ -11,7 +11,7 @@ from fakes import Blur, MemoryStore, make_spec
 
 
 def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture):
-    monkeypatch.setattr("berdiff.data.store.open_store", lambda address=None: MemoryStore())
+    monkeypatch.setattr("berdiff.data.held_out.open_held_out", MemoryStore)
     folder.save(Blur().build(make_spec(targets=("disc",))), tmp_path / "blur")
     argv = ["demo", "--model", str(tmp_path / "blur"), "--out", str(tmp_path / "out"), "--cases", "2", "--samples", "3"]
     assert main(argv) == 0

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.distributions import Bernoulli as Law
 
-from berdiff.diffusion import nested
+from berdiff.diffusion import links, nested
 from berdiff.diffusion.kernels.bernoulli import Bernoulli
 from berdiff.diffusion.kernels.nested import Nested
 from berdiff.diffusion.losses import total_loss
@@ -120,11 +120,12 @@ def case(K: int, seed: int = 0, n: int = 6) -> dict[str, Tensor]:
     return {"output": torch.randn(y0.shape, generator=g), "y0": y0, "y_t": y_t, "eps": eps, "t": t}
 
 
+@pytest.mark.parametrize("inner", [1.0, 2.5])
 @pytest.mark.parametrize("posterior", ["soft", "marginal"])
-def test_the_kl_is_of_each_target_and_the_cross_entropy_of_all_at_once(posterior) -> None:
-    of = case(3)
+def test_the_kl_is_of_each_target_and_the_cross_entropy_of_all_at_once(posterior, inner) -> None:
+    of, of_targets = case(3), torch.tensor([1, inner, inner**2], dtype=torch.float64)
     weight = torch.rand(2, 6, generator=generator(1))
-    found = Nested(SCHEDULE, "mask", 0.7, 0.4, posterior).loss(**of, weight=weight)
+    found = Nested(SCHEDULE, "mask", 0.7, 0.4, posterior, inner_weight=inner).loss(**of, weight=weight)
     c = of["output"].double().sigmoid()
     p = torch.stack([c[:, :, : k + 1].prod(2) for k in range(3)], 2)
     by_target: list[Tensor] = []
@@ -132,15 +133,35 @@ def test_the_kl_is_of_each_target_and_the_cross_entropy_of_all_at_once(posterior
         y0, y_t, eps = (of[name][:, :, k : k + 1].double() for name in ("y0", "y_t", "eps"))
         rest = of["t"], "mask", 1.0, 0.0, posterior, weight
         by_target.append(total_loss(SCHEDULE, p[:, :, k : k + 1].logit(), y0, y_t, eps, *rest)["kl"])
-    kl = torch.stack(by_target).mean()
+    kl = (torch.stack(by_target) * of_targets).mean()
     outside = torch.cat([torch.zeros(2, 6, 1, 4, 4), 1 - of["y0"][:, :, :-1]], 2).bool()
-    likelihood = Law(c).log_prob(of["y0"].double()).masked_fill(outside, 0)
+    likelihood = Law(c).log_prob(of["y0"].double()).masked_fill(outside, 0) * of_targets[:, None, None]
     bce = -(likelihood.flatten(2).mean(2) * weight).sum()
     assert {name: float(value) for name, value in found.items()} == pytest.approx(
         {"loss": float(0.7 * kl + 0.4 * bce), "kl": float(kl), "bce": float(bce)}, rel=1e-5
     )
     assert Nested(SCHEDULE, lambda_kl=0.0).loss(**of).keys() == {"loss", "bce"}
     assert Nested(SCHEDULE, lambda_bce=0.0).loss(**of).keys() == {"loss", "kl"}
+
+
+@pytest.mark.parametrize("inner", [1.0, 6.0])
+def test_no_weight_of_inner_targets_moves_the_minimum(inner) -> None:
+    """At the true law of a pixel the expected loss is flat, whatever the inner targets weigh."""
+    shares = torch.tensor([0.6, 0.25, 0.1, 0.05], dtype=torch.float64)  # of the masks of depth 0, 1, 2, 3
+    masks = torch.stack([of_pixel(mask) for mask in nested_masks(3)])
+    at_least = shares.flip(0).cumsum(0).flip(0)
+    truth = (at_least[1:] / at_least[:-1]).logit()
+    output = of_pixel(truth.tolist()).requires_grad_()
+
+    def expected(output: Tensor, inner: float) -> Tensor:
+        link = links.Nested(inner)
+        return (shares * torch.stack([link.cross_entropy(output, y) for y in masks])).sum()
+
+    (gradient,) = torch.autograd.grad(expected(output, inner), output)
+    assert float(gradient.abs().max()) < 1e-12
+    moved = of_pixel((truth + torch.tensor([0.0, 0.0, 0.3])).tolist())
+    excess, alone = ((expected(moved, weight) - expected(output, weight)).item() for weight in (inner, 1.0))
+    assert excess == pytest.approx(alone * inner**2)
 
 
 def test_both_terms_are_least_at_the_true_law() -> None:

@@ -102,6 +102,15 @@ def test_links_are_of_the_mask(kind, prediction) -> None:
     assert config.build(spec_of(kind, 1)).kernel.prediction == prediction
 
 
+@pytest.mark.parametrize("config", [CONFIG, UNet(preset="fast-tiny")])
+def test_the_weight_of_inner_targets_is_of_nested_ones_alone(config) -> None:
+    config = replace(config, inner_weight=4.0)
+    config.build(spec_of("nested"))
+    for kind in ("independent", "exclusive"):
+        with pytest.raises(InputError, match=f"^inner_weight: expected 1 for {kind} targets, found 4$"):
+            config.build(spec_of(kind))
+
+
 def test_the_kernel_follows_the_kind() -> None:
     config = replace(CONFIG, lambda_kl=0.3, lambda_bce=0.2, posterior="marginal", hurdle=0.1)
     for kind, expected in (("independent", Bernoulli), ("nested", Nested), ("exclusive", Categorical)):

@@ -22,6 +22,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from berdiff.claims import Claims
 from berdiff.errors import InputError
 from berdiff.files import lock
 from berdiff.inference.finding import Finding
@@ -31,9 +32,11 @@ from berdiff.inference.region import Region
 from berdiff.inference.settings import FindingOptions, SegmentSettings
 from berdiff.output import cohort, exports
 from berdiff.output.case_files import combined_majority, combined_saliency
-from berdiff.output.claims import Claims
 from berdiff.output.kinds import OutputSettings
-from berdiff.output.segmentation import Outcome, SegmentationJob
+from berdiff.output.outcome import Outcome
+from berdiff.output.result_files import LocalFiles, RemoteFiles
+from berdiff.output.segmentation import SegmentationJob
+from berdiff.remote import filesystem
 from berdiff.workfolder import LOCK
 from fakes import bright_model, make_spec
 
@@ -185,9 +188,9 @@ def test_combined_exclusive_targets_do_not_overlap(tmp_path):
         saliency = rng.random((2, 2, 4, 4), np.float32)
         majority = np.stack([saliency[0] >= saliency[1], saliency[0] < saliency[1]]).astype(np.uint8)
         np.savez(tmp_path / one.name / "crop.npz", first=np.array(first), saliency=saliency, majority=majority)
-    saliency = combined_saliency(tmp_path, found, 2, (3, 6, 6))
-    union = combined_majority(tmp_path, found, saliency, exclusive=False)
-    majority = combined_majority(tmp_path, found, saliency, exclusive=True)
+    saliency = combined_saliency(LocalFiles(tmp_path.parent), tmp_path.name, found, 2, (3, 6, 6))
+    union = combined_majority(LocalFiles(tmp_path.parent), tmp_path.name, found, saliency, exclusive=False)
+    majority = combined_majority(LocalFiles(tmp_path.parent), tmp_path.name, found, saliency, exclusive=True)
     assert union.sum(0).max() == 2
     np.testing.assert_array_equal(majority.sum(0), union.any(0))
     clash = union.sum(0) == 2
@@ -216,8 +219,8 @@ def test_ranked_by_disagreement_escaped_and_sealed(tmp_path):
     make_done(tmp_path, "one sample", None)
     make_done(tmp_path, hostile, 0.75, ("not for clinical use", "<b>simulated</b>"))
     make_done(tmp_path, "same", 0.75, files=("report.html", "panel.png"))
-    page = cohort.write_cohort(tmp_path)
-    assert page is not None
+    assert cohort.write_cohort(LocalFiles(tmp_path))
+    page = tmp_path / "cohort.html"
     with (tmp_path / "cohort.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [row["case"] for row in rows] == [hostile, "same", "calm", "one sample"]
@@ -239,7 +242,7 @@ def test_ranked_by_disagreement_escaped_and_sealed(tmp_path):
 
 def test_the_page_stays_small_and_one_result_is_no_cohort(tmp_path, monkeypatch):
     make_done(tmp_path, "a", 0.1)
-    assert cohort.write_cohort(tmp_path) is None
+    assert not cohort.write_cohort(LocalFiles(tmp_path))
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
     monkeypatch.setattr(cohort, "MAX_THUMBNAILS", 2)
     for i in range(6):
@@ -248,8 +251,8 @@ def test_the_page_stays_small_and_one_result_is_no_cohort(tmp_path, monkeypatch)
     (tmp_path / "old" / "done.json").write_text('{"files": []}')  # of an older version
     (tmp_path / "foreign").mkdir()
     (tmp_path / "foreign" / "done.json").write_text("[1, 2")
-    page = cohort.write_cohort(tmp_path)
-    assert page is not None
+    assert cohort.write_cohort(LocalFiles(tmp_path))
+    page = tmp_path / "cohort.html"
     assert page.read_text().count("<img alt") == 2
     assert page.read_text().count("<meter") == 7
 
@@ -275,9 +278,65 @@ def test_anonymous_findings_say_nothing_of_names_and_have_the_same_masks(scans, 
     assert not again.done
 
 
-def test_findings_are_not_written_to_an_object_store(scans):
-    with pytest.raises(InputError, match="a folder of this machine for findings, found an address"):
-        segment(scans, "memory://findings")
+# --- an object store -------------------------------------------------------------------------------------------------
+
+
+def stored(address: str) -> dict[str, bytes]:
+    fs, root = filesystem(address)
+    return {path.removeprefix(f"{root}/"): fs.cat_file(path) for path in fs.find(root)}
+
+
+def test_findings_and_cohort_on_an_object_store_are_those_of_a_folder(scans, tmp_path, bucket):
+    kinds = ("mask", "json")
+    local, remote = (segment(scans, out, kinds=kinds) for out in (tmp_path / "out", f"{bucket}/out"))
+    assert remote == local
+    there = stored(f"{bucket}/out")
+    assert {"cohort.csv", "cohort.html", "a/findings.json", "a/mask.nii.gz", "a/one/done.json"} <= set(there)
+    assert there == tree(tmp_path / "out")
+    again = segment(scans, f"{bucket}/out", kinds=kinds)
+    assert (sorted(again.skipped), again.done) == (sorted(NAMES), [])
+    assert stored(f"{bucket}/out") == there
+
+
+@pytest.mark.parametrize("files", [3, 8, 14])
+def test_an_upload_that_broke_off_is_taken_up_again(scans, tmp_path, bucket, monkeypatch, files):
+    segment(scans, tmp_path / "out")
+    fs, _ = filesystem(bucket)
+    put, pipe, count = fs.put_file, fs.pipe_file, iter(range(files))
+
+    def counted(write):
+        def first_ones(*args, **options):
+            if next(count, None) is None:
+                raise ConnectionError("the line is down")
+            return write(*args, **options)
+
+        return first_ones
+
+    with monkeypatch.context() as broken:
+        broken.setattr(fs, "put_file", counted(put))
+        broken.setattr(fs, "pipe_file", counted(pipe))
+        with pytest.raises(InputError, match="found no answer \\(the line is down"):
+            segment(scans, f"{bucket}/out")
+    segment(scans, f"{bucket}/out")
+    assert stored(f"{bucket}/out") == tree(tmp_path / "out")
+
+
+def test_results_inside_a_result_are_not_results_of_an_object_store_either(tmp_path):
+    names = [
+        "b/done.json",
+        "b/deep/done.json",
+        "a/one/done.json",
+        "a/two/x.txt",
+        ".hidden/done.json",
+        "a/b-c/done.json",
+    ]
+    fs, root = filesystem("memory://cohort-results")
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("{}")
+        fs.pipe_file(f"{root}/{name}", b"{}")
+    assert RemoteFiles(fs, root, "memory://cohort-results").results() == LocalFiles(tmp_path).results()
+    assert LocalFiles(tmp_path).results() == ["a/b-c", "a/one", "b"]
 
 
 # --- several processes -----------------------------------------------------------------------------------------------
@@ -382,8 +441,8 @@ def test_every_line_of_the_page_has_a_cell_per_column(tmp_path):
         done = json.loads((tmp_path / name / "done.json").read_text())
         done["measurements"]["core"] = done["measurements"]["nodule"]
         (tmp_path / name / "done.json").write_text(json.dumps(done))
-    page = cohort.write_cohort(tmp_path)
-    assert page is not None
+    assert cohort.write_cohort(LocalFiles(tmp_path))
+    page = tmp_path / "cohort.html"
     head, *lines = page.read_text().split("<tr>")[1:]
     assert len(lines) == 4
     assert {line.count("<td") for line in lines} == {head.count("<th")} == {11}

@@ -11,7 +11,8 @@ from validator import check_files
 from berdiff.inference.inputs import find_inputs
 from berdiff.inference.settings import SegmentSettings
 from berdiff.output.kinds import OutputSettings
-from berdiff.output.segmentation import Outcome, SegmentationJob
+from berdiff.output.outcome import Outcome
+from berdiff.output.segmentation import SegmentationJob
 from fakes import bright_model, make_spec
 
 FRAME = {"FrameOfReferenceUID": "1.2.3.9"}

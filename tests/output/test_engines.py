@@ -25,7 +25,8 @@ from berdiff.methods import folder
 from berdiff.methods.berdiff import BerDiff
 from berdiff.output.engines import WorkerTask, by_processes, chunks, segment
 from berdiff.output.kinds import OutputSettings
-from berdiff.output.segmentation import Outcome, SegmentationJob
+from berdiff.output.outcome import Outcome
+from berdiff.output.segmentation import SegmentationJob
 from fakes import make_spec
 
 COUNT = 5

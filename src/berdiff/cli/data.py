@@ -11,8 +11,11 @@ from typing import Annotated, Any
 import tyro
 from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
 
+from berdiff.cli.opening import open_data
+from berdiff.data.limits import Limits, using
 from berdiff.display import progress
 from berdiff.errors import InputError
+from berdiff.schema import check
 
 ADDRESS = "A folder or the address of an object store, such as s3://bucket/store"
 Address = Annotated[Positional[str | None], arg(metavar="[STORE]", help=f"{ADDRESS}; without it, the embedded store.")]
@@ -43,8 +46,11 @@ def prepare(argv: list[str]) -> None:
     asked = tyro.cli(arguments, args=rest, prog=f"berdiff data prepare {name}", config=(FlagCreatePairsOff,))
     from berdiff.data.prepare import prepare as write
 
+    if asked.seed < 0:
+        raise InputError(f"--seed: expected at least 0, found {asked.seed}")
     split = {option: getattr(asked, option) for option in ("seed", "val", "test", "resplit")}
-    with progress(f"preparing {asked.out}") as step:
+    limits = check(asked.limits, Limits, lambda setting: f"--{setting.replace('_', '-')}")
+    with using(limits), progress(f"preparing {asked.out}") as step:
         manifest = write(name, getattr(asked, "path", None), asked.out, asked.source, **split, progress=step)
     _print(asked.out, manifest, asked.json)
 
@@ -69,6 +75,7 @@ class Prepare:
     """Fraction of the patients for test, where the source has no split of its own."""
     resplit: bool = False
     """Split by patient even where the source has a split of its own."""
+    limits: OmitArgPrefixes[Limits] = dataclasses.field(default_factory=Limits)
     json: Json = False
 
 
@@ -97,7 +104,7 @@ def verify(store: Annotated[Positional[str], arg(metavar="STORE", help=ADDRESS +
 
 def info(store: Address = None, json: Json = False) -> None:
     """Print what a store holds."""
-    opened = _open(store)
+    opened = open_data(store)
     _print(opened.address, opened.manifest, json)
 
 
@@ -112,17 +119,10 @@ def show(
     from berdiff.data.subset import choose_cases
     from berdiff.output.contact_sheet import contact_sheet
 
-    opened = _open(store)
+    opened = open_data(store)
     chosen = choose_cases(opened, split, count, seed, spread=True, option="--count")
     contact_sheet(opened, chosen, out)
     print(out)
-
-
-def _open(address: str | None) -> Any:
-    from berdiff.data.store import open_store
-
-    with progress("preparing the embedded data, once") as step:
-        return open_store(address, step)
 
 
 def _print(address: str, manifest: Any, json: bool) -> None:

@@ -1,14 +1,13 @@
 """berdiff demo: held-out cases with the bundled weights, as one page to look at."""
 
 import json
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import tyro
 from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes
 
-from berdiff.display import progress
+from berdiff.display import note, progress
 from berdiff.inference.settings import SegmentSettings
 from berdiff.memory import keep_freed_memory
 from berdiff.methods.sampling import SamplerOptions
@@ -35,31 +34,25 @@ class Demo:
     json: bool = False  # print the scores as JSON
 
     def run(self) -> None:
-        from rich.console import Console
-        from rich.table import Column, Table
-
         from berdiff import schema
-        from berdiff.data.store import open_store
+        from berdiff.data.held_out import open_held_out
         from berdiff.experiments.demo import run_demo
         from berdiff.inference.model import load
+        from berdiff.text_tables import show
 
         keep_freed_memory()
         settings = SegmentSettings(self.samples, self.seed, sampler=self.sampler)
         model = load(self.model, self.device)
         model.check(settings)
-        print(f"device: {model.device}\nopening the embedded data (made on first use) ...", file=sys.stderr, flush=True)
-        store = open_store()
+        note(f"device: {model.device}")
+        store = open_held_out()
         with progress("segmenting") as update:
             done = run_demo(model, store, self.out, self.cases, settings, update)
         if self.json:
             print(json.dumps(schema.plain(done), indent=2))
             return
-        case, *others = done.table.header
-        table = Table(Column(case, overflow="fold"), *others)
-        for number, row in enumerate(done.table.rows, 1):
-            table.add_row(*row, end_section=number == len(done.cases))
-        Console().print(table)
-        print(f"\nreport: {done.report}\n        {done.report.resolve().as_uri()}\n\n{NEXT}", end="")
+        show([(list(done.table.header), [list(row) for row in done.table.rows])])
+        print(f"report: {done.report}\n        {done.report.resolve().as_uri()}\n\n{NEXT}", end="")
         print("For research; not for clinical use.")
 
 

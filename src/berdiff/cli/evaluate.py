@@ -1,7 +1,6 @@
 """berdiff evaluate MODEL: GED, HM-IoU, Dice and calibration of a model on a split, with reference points."""
 
 import json
-import sys
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 from tyro.conf import OmitArgPrefixes, Positional
 
-from berdiff.display import progress
+from berdiff.cli.opening import open_data
+from berdiff.display import note, progress
 from berdiff.evaluation.settings import EvaluationSettings
 from berdiff.inference.settings import Precision
 from berdiff.memory import keep_freed_memory
@@ -36,14 +36,13 @@ class ModelOnStore:
     json: bool = False  # print JSON instead of tables
 
     def open(self) -> "tuple[Model, Store]":
-        from berdiff.data.store import open_store
         from berdiff.inference.model import load
 
         keep_freed_memory()
         model = load(self.model, self.settings.device, precision=self.precision, compile=self.compile)
-        print(f"device: {model.device}", file=sys.stderr)
+        note(f"device: {model.device}")
         of_run = typed_only(model.store, f"the run of {self.model}", "--data") if self.data is None else self.data
-        return model, open_store(of_run)
+        return model, open_data(of_run)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,8 +57,8 @@ def command(argv: list[str]) -> None:
     options = tyro.cli(Evaluate, args=argv, prog="berdiff evaluate", config=(tyro.conf.FlagCreatePairsOff,))
 
     from berdiff.evaluation.evaluate import evaluate
-    from berdiff.evaluation.layout import show
     from berdiff.evaluation.report import captions, tables_of
+    from berdiff.text_tables import show
 
     model, store = options.open()
     settings = replace(options.settings, sampler=choose_sampler(model.segmenter, options.sampler))

@@ -1,41 +1,72 @@
 """berdiff export MODEL --out DIR"""
 
-import sys
 from dataclasses import dataclass
+from json import dumps
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
-from tyro.conf import Positional, arg
+from tyro.conf import FlagCreatePairsOff, Positional, arg
 
+from berdiff.display import note, progress
+from berdiff.errors import InputError
 from berdiff.memory import keep_freed_memory
+
+if TYPE_CHECKING:
+    from berdiff.inference.model import Model
 
 
 @dataclass(frozen=True)
 class Export:
-    """Write a model as two ONNX graphs, the encoder and the step network, checked equal to PyTorch. About a minute.
+    """Write a model in a format of other programs.
 
-    Needs `pip install berdiff[onnx]`. Both ONNX Runtime and OpenVINO read them; export.json describes their use.
+    onnx: two graphs, the encoder and the step network, checked equal to PyTorch, in about a minute. Needs
+    `pip install berdiff[onnx]`. Both ONNX Runtime and OpenVINO read them; export.json describes their use.
+    bundle: a MONAI bundle that `monai.bundle` runs where berdiff is installed, with the masks of `berdiff segment`.
     """
 
     model: Annotated[Positional[str], arg(metavar="MODEL")]  # model folder, folder of a run, or name of bundled weights
-    out: Path  # new folder for encode.onnx, denoise.onnx and export.json
+    out: Path  # new folder for the files
+    format: Literal["onnx", "bundle"] = "onnx"  # onnx, or a MONAI bundle
     size: Annotated[tuple[int, int] | None, arg(metavar="H W")] = None
-    """height and width of the images, fixed in the graphs; default: what the model was trained at"""
+    """with onnx: height and width of the images, fixed in the graphs; default: what the model was trained at"""
     device: str = "auto"  # device that traces the graphs: auto, cpu, cuda, cuda:1, mps, ...
+
+    json: bool = False  # print the result as JSON
 
     def run(self) -> None:
         from berdiff.inference.model import load
-        from berdiff.methods.export import export_onnx
 
         keep_freed_memory()
         model = load(self.model, self.device, self.size)
-        print(f"device: {model.device}", file=sys.stderr)
-        summary = export_onnx(model.segmenter, model.size, self.out)
+        note(f"device: {model.device}")
+        summary, line = self._bundle(model) if self.format == "bundle" else self._onnx(model)
+        if self.json:
+            return print(dumps({"out": str(self.out), "format": self.format, **summary}))
+        print(line)
+        print(f"written to {self.out}: {', '.join(summary['files'])}")
+
+    def _onnx(self, model: "Model") -> tuple[dict[str, Any], str]:
+        from berdiff.methods.export import export_onnx
+
+        with progress(f"exporting {model.name}") as update:
+            update(0, None)  # one long step
+            summary = export_onnx(model.segmenter, model.size, self.out)
         H, W = model.size
-        print(f"{model.name} at {H}x{W}: at most {summary['largest_difference_to_pytorch']:.1e} from PyTorch's numbers")
-        print(f"written to {self.out}: {', '.join(summary['files'])}, export.json")
+        found = summary["largest_difference_to_pytorch"]
+        line = f"{model.name} at {H}x{W}: at most {found:.1e} from PyTorch's numbers"
+        return {"largest_difference_to_pytorch": found, "files": [*summary["files"], "export.json"]}, line
+
+    def _bundle(self, model: "Model") -> tuple[dict[str, Any], str]:
+        from berdiff.methods import folder
+        from berdiff.output.bundle_files import export_bundle
+
+        if self.size is not None:
+            raise InputError("--size: expected it with --format onnx alone, found it with bundle")
+        files = export_bundle(model, folder.resolve(self.model), self.out)
+        run = f"python -m monai.bundle run --config_file {self.out}/configs/inference.json --bundle_root {self.out}"
+        return {"files": files}, f"{model.name}; run it by: {run} --dataset_dir IMAGES"
 
 
 def command(argv: list[str]) -> None:
-    tyro.cli(Export, args=argv, prog="berdiff export").run()
+    tyro.cli(Export, args=argv, prog="berdiff export", config=(FlagCreatePairsOff,)).run()

@@ -1,6 +1,5 @@
 """berdiff figure NAME: the figures of the paper, and what sampling costs."""
 
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
@@ -8,7 +7,8 @@ from typing import Annotated
 import tyro
 from tyro.conf import OmitArgPrefixes, Positional, subcommand
 
-from berdiff.display import progress
+from berdiff.cli.opening import open_data
+from berdiff.display import note, progress
 from berdiff.errors import InputError
 from berdiff.memory import keep_freed_memory
 from berdiff.methods.sampling import SamplerOptions
@@ -51,7 +51,7 @@ class Cost:
         from berdiff.inference.model import load
 
         model = load(self.model, self.device, self.size)
-        print(f"device: {model.device}", file=sys.stderr)
+        note(f"device: {model.device}")
         with progress("measuring") as update:
             cost = measure(model, self.samples, self.steps, self.paper_pass, self.repeats, update)
         print(f"{write_cost(cost, self.out)}\nfigure: {self.out / 'cost.png'}")
@@ -86,14 +86,13 @@ class Examples:
     device: str = "auto"  # auto, cpu, cuda, cuda:1, mps, ...
 
     def run(self) -> None:
-        from berdiff.data.store import open_store
         from berdiff.experiments.examples import make_examples, plot_examples
         from berdiff.inference.model import load
 
         _expect_png(self.out)
-        store, models = open_store(self.data), [load(model, self.device) for model in self.models]
+        store, models = open_data(self.data), [load(model, self.device) for model in self.models]
         examples = make_examples(models, store, self.cases, self.samples, self.seed)
-        print(f"device: {models[0].device}", file=sys.stderr)
+        note(f"device: {models[0].device}")
         plot_examples(examples, self.out, store, self.samples, self.variance)
         print(self.out)
 
@@ -112,13 +111,12 @@ class Process:
     sampler: OmitArgPrefixes[SamplerOptions] = field(default_factory=SamplerOptions)
 
     def run(self) -> None:
-        from berdiff.data.store import open_store
         from berdiff.experiments.process import plot_process, run_process
         from berdiff.inference.model import load
 
         _expect_png(self.out)
-        model, store = load(self.model, self.device), open_store(self.data)
-        print(f"device: {model.device}", file=sys.stderr)
+        model, store = load(self.model, self.device), open_data(self.data)
+        note(f"device: {model.device}")
         plot_process(run_process(model, store, self.chains, self.case, self.seed, self.sampler), self.out)
         print(self.out)
 

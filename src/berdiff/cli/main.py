@@ -1,11 +1,10 @@
-"""The command line: pick the command, import only that, turn bad input into one sentence and exit code 2."""
+"""The command line: pick the command, import only that, and run it behind the boundary that speaks in sentences."""
 
 import os
 import sys
 from importlib import import_module
 
-from berdiff import __version__
-from berdiff.errors import InputError
+from berdiff import __version__, display
 
 # name -> what it is for; the module is berdiff.cli.<name>, which offers command(argv). Nothing is imported before it is
 # asked for, so `berdiff --help` answers at once.
@@ -19,8 +18,10 @@ COMMANDS = {
     "view": "look at images in the browser, 3D Slicer or OHIF; masks at a click",
     "compare": "paired differences between evaluations",
     "search": "search for the best sampler of a trained model on the validation split",
+    "doctor": "show versions, devices, data folders, and what is missing for what",
     "demo": "segment held-out cases with the bundled weights",
-    "export": "export a model as ONNX",
+    "export": "export a model as ONNX or as a MONAI bundle",
+    "push": "publish a model on a model hub, hf://owner/name",
     "table": "reproduce a table of the paper: train and evaluate its rows",
     "figure": "reproduce a figure of the paper, or plot what sampling costs",
 }
@@ -31,33 +32,38 @@ usage: berdiff COMMAND [OPTIONS]
 
 {LINES}
 
-`berdiff COMMAND --help` lists the options of a command, `berdiff --version` prints the version."""
+`berdiff COMMAND --help` lists the options of a command, `berdiff --version` prints the version. Every command
+takes --quiet: no progress bar and no notices, only results and errors. `berdiff --debug COMMAND` shows the
+traceback of an error."""
+QUIET = "every command: --quiet   no progress bar and no notices, only results and errors"
 
 
 def main(argv: list[str] | None = None) -> int:
-    argv = sys.argv[1:] if argv is None else argv
+    words = sys.argv[1:] if argv is None else argv
+    argv = [word for word in words if word != "--quiet"]  # of every command
+    display.be_quiet(len(argv) < len(words))
     if not argv or argv[0] in ("-h", "--help", "help"):
         print(USAGE)
         return 0
     if argv[0] == "--version":
         print(__version__)
         return 0
-    name, *rest = argv
+    if argv[0] == "--debug":
+        os.environ["BERDIFF_DEBUG"] = "1"  # for the processes that the command starts, too
+        argv = argv[1:]
+    name, *rest = argv or [""]
     if name not in COMMANDS:
         print(f"berdiff: no command {name!r}; expected one of {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
+    from berdiff.boundary import run, show_any_name
+
+    show_any_name()
     try:
-        import_module(f"berdiff.cli.{name}").command(rest)
-    except InputError as error:
-        print(f"berdiff {name}: {error}", file=sys.stderr)
-        return 2
-    except BrokenPipeError:  # `berdiff ... | head`: the reader has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the flush at exit finds no broken pipe
-        return 1
-    except KeyboardInterrupt:
-        print(f"berdiff {name}: interrupted", file=sys.stderr)
-        return 130
-    return 0
+        return run(name, lambda: import_module(f"berdiff.cli.{name}").command(rest))
+    except SystemExit as leaving:  # as help does
+        if leaving.code in (None, 0) and {"-h", "--help"} & {*rest}:
+            print(QUIET)
+        raise
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from typing import Annotated
 import tyro
 
 FORMATS = {"minutes": "{:.1f}", "loss": "{:.4f}", "ged": "{:.3f}", "hm_iou": "{:.3f}", "best_ged": "{:.3f}"}
+DROP = ("skipped", "seed", "method", "best_step", "hm_iou", "loss", "minutes")  # in this order, on a narrow terminal
 
 
 def runs(
@@ -25,16 +26,12 @@ def runs(
     if as_json:
         print(json.dumps(rows, indent=2))
         return
-    from rich.console import Console
-    from rich.table import Table
+    if not rows:
+        return print(f"no runs in {folder}")
+    from berdiff.text_tables import show
 
-    table = Table(*(rows[0] if rows else ()), box=None)
-    for row in rows:
-        table.add_row(*("-" if v is None else FORMATS.get(name, "{}").format(v) for name, v in row.items()))
-    console = Console()
-    if not console.is_terminal:
-        console.width = 160  # a file or a pipe has no edge to fold lines at
-    console.print(table if rows else f"no runs in {folder}")
+    body = [["-" if v is None else FORMATS.get(name, "{}").format(v) for name, v in row.items()] for row in rows]
+    show([(list(rows[0]), body)], drop=DROP)
 
 
 def command(argv: list[str]) -> None:

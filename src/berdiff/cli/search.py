@@ -1,13 +1,13 @@
 """berdiff search MODEL: which sampler suits a trained model."""
 
 import json
-import sys
 from dataclasses import dataclass, field
 
 import tyro
 from tyro.conf import OmitArgPrefixes
 
 from berdiff.cli.evaluate import ModelOnStore
+from berdiff.display import note, progress
 from berdiff.errors import InputError
 from berdiff.evaluation.settings import EvaluationSettings
 
@@ -32,6 +32,7 @@ def command(argv: list[str]) -> None:
     from berdiff import schema
     from berdiff.evaluation.search import search
     from berdiff.methods import folder
+    from berdiff.text_tables import show_markdown
 
     keep, counts, path = options.keep, options.counts, folder.resolve(options.model)
     if keep is not None and keep not in counts:
@@ -39,12 +40,13 @@ def command(argv: list[str]) -> None:
     if keep is not None and path.is_relative_to(folder.BUNDLED):
         raise InputError(f"--keep: expected a model of your own to write to, found the bundled {path.name}")
     model, store = options.open()
-    found = search(model, store, options.out, options.settings, counts, lambda line: print(line, file=sys.stderr))
+    with progress(f"searching for a sampler of {model.name}") as update:
+        found = search(model, store, options.out, options.settings, counts, note, update)
     if options.json:
         print(json.dumps(schema.plain(found), indent=2))
     else:
-        print((options.out / "search.md").read_text(encoding="utf-8"), end="")
+        show_markdown((options.out / "search.md").read_text(encoding="utf-8"))
     if keep is not None:
         model.segmenter.sampler = found[keep][0].sampler
         folder.save(model.segmenter, path)
-        print(f"{path}: this is its default sampler now", file=sys.stderr)
+        note(f"{path}: this is its default sampler now")

@@ -10,16 +10,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
 
-from berdiff.display import progress
+from berdiff.data.limits import Limits, using
+from berdiff.display import note, progress
 from berdiff.errors import InputError
-from berdiff.inference.settings import FindingOptions, Precision, SegmentSettings
+from berdiff.hub import is_hub
+from berdiff.inference.settings import FindingOptions, Precision, SegmentSettings, option
 from berdiff.memory import keep_freed_memory
 from berdiff.output.kinds import OutputSettings
+from berdiff.schema import check
 
 if TYPE_CHECKING:
-    from berdiff.output.segmentation import Outcome
+    from berdiff.output.outcome import Outcome
 
-MAX_ROWS, MAX_NAME = 20, 32
+MAX_ROWS = 20
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,7 @@ class Segment:
     output: OmitArgPrefixes[OutputSettings]
     settings: Annotated[SegmentSettings, arg(name="")] = field(default_factory=SegmentSettings)
     findings: OmitArgPrefixes[FindingOptions] = field(default_factory=FindingOptions)
+    limits: OmitArgPrefixes[Limits] = field(default_factory=Limits)
     size: Annotated[tuple[int, int] | None, arg(metavar="H W")] = None
     """height and width that the network sees at once; default: what it was trained at"""
     split: Literal["train", "val", "test", "all"] = "test"  # split of a prepared store
@@ -53,6 +57,10 @@ class Segment:
     json: bool = False  # print the outcome as JSON
 
     def run(self) -> None:
+        with using(check(self.limits, Limits, option)):
+            self._run()
+
+    def _run(self) -> None:
         from berdiff.inference.findings import open_findings
         from berdiff.inference.inputs import find_inputs, parse_part, take_part
         from berdiff.inference.model import load
@@ -68,11 +76,12 @@ class Segment:
         how: dict[str, Any] = {"size": self.size, "precision": self.precision, "compile": self.compile}
         # of several workers each opens the model for itself, and this one only answers questions
         model = load(self.model, self.device if alone else "cpu", **how)
-        inputs = find_inputs(self.inputs, model.input_spec.channels, self.split, self.limit, self.settings.seed)
+        chosen = (self.split, self.limit, self.settings.seed)
+        inputs = find_inputs(self.inputs, model.input_spec.channels, *chosen, note=partial(print, file=sys.stderr))
         if findings is not None:
             found = findings.choose(inputs, every=self.limit is None)
             if without := len({item.name for item in inputs} - {item.name for item in found}):
-                print(f"{without} of {len(inputs)} inputs have no finding and are left out", file=sys.stderr)
+                note(f"{without} of {len(inputs)} inputs have no finding and are left out")
             inputs = found
         inputs = take_part(inputs, part) if self.part else inputs
         several = len(inputs) > 1 or findings is not None
@@ -80,12 +89,16 @@ class Segment:
             # the sentence of an only input is the command's own
             report = partial(print, file=sys.stderr, flush=True) if several else lambda sentence: None
             job = SegmentationJob(model, self.settings, self.output, update, report, findings)
-            print(f"device: {model.device if alone else self.device}", file=sys.stderr, flush=True)
+            note(f"device: {model.device if alone else self.device}")
             if alone:
                 outcome = job.segment(inputs)
             else:
                 task = WorkerTask(
-                    {"path_or_name": self.model, "device": self.device, **how}, self.settings, self.output, findings
+                    {"path_or_name": model.name if is_hub(self.model) else self.model, "device": self.device, **how},
+                    self.settings,
+                    self.output,
+                    findings,
+                    self.limits,
                 )
                 outcome = segment(job, task, inputs, self.engine, self.workers)
         if self.json:
@@ -104,28 +117,33 @@ class Segment:
 
 
 def _print(outcome: "Outcome", where: str) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+    from berdiff.text_tables import show
 
-    console = Console()
-    table = Table()
-    for head in ("input", "target", "finding", "size (5-95 %)", "diameter (5-95 %)", "disagree"):
-        table.add_column(head, overflow="fold")  # nothing is cut off
     rows = [(name, *one) for name, targets in outcome.measurements.items() for one in targets.items()]
-    for name, target, of in rows[:MAX_ROWS]:
-        both = (of.get("area") or of["volume"], of["longest_diameter"])
-        sizes = [f"{_short(size['q50'])} ({_short(size['q05'])}-{_short(size['q95'])}) {size['unit']}" for size in both]
-        apart = "" if of["disagreement"] is None else f"{of['disagreement']:.2f}"
-        short = name if len(name) <= MAX_NAME else "..." + name[3 - MAX_NAME :]  # the end tells findings apart
-        table.add_row(Text(short, overflow="fold"), Text(target), f"{of['finding_probability']:.0%}", *sizes, apart)
+    lines = [f"... and {len(rows) - MAX_ROWS} more"] if len(rows) > MAX_ROWS else []
+    tables = []
     if rows:
-        console.print(table)
-    if len(rows) > MAX_ROWS:
-        console.print(f"... and {len(rows) - MAX_ROWS} more")
+        names, targets, found = zip(*rows[:MAX_ROWS], strict=True)
+        columns = [["input", *names], *([["target", *targets]] if len({*targets}) > 1 else [])]
+        columns.append(["finding", *(f"{of['finding_probability']:.0%}" for of in found)])
+        columns.append(_sizes("size", [of.get("area") or of["volume"] for of in found]))
+        columns.append(_sizes("diameter", [of["longest_diameter"] for of in found]))
+        apart = (of["disagreement"] for of in found)
+        columns.append(["disagree", *("" if share is None else f"{share:.2f}" for share in apart)])
+        header, *body = map(list, zip(*columns, strict=True))
+        tables.append((header, body))
+        lines.append("size and diameter: median [5 %, 95 %] of the samples; disagree: mean of 1 - IoU of two of them")
     counts = f"{len(outcome.done)} segmented, {len(outcome.skipped)} found done, {len(outcome.failed)} failed"
-    console.print(f"{counts}; {where}", markup=False, highlight=False, soft_wrap=True)
-    console.print("For research; not for clinical use.")
+    show(tables, [*lines, f"{counts}; {where}", "For research; not for clinical use."])
+
+
+def _sizes(what: str, sizes: list[Any]) -> list[str]:
+    """A column of quantiles; a unit that all share stands in its header."""
+    units = {size["unit"] for size in sizes}
+    cells = [f"{_short(size['q50'])} [{_short(size['q05'])}, {_short(size['q95'])}]" for size in sizes]
+    if len(units) == 1:
+        return [f"{what} ({units.pop()})", *cells]
+    return [what, *(f"{cell} {size['unit']}" for cell, size in zip(cells, sizes, strict=True))]
 
 
 def _short(number: float) -> str:

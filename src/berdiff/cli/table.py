@@ -9,8 +9,9 @@ from typing import Literal
 
 import tyro
 
+from berdiff.cli.opening import open_data
 from berdiff.cli.train import leave_if_signalled
-from berdiff.display import progress
+from berdiff.display import note, progress
 from berdiff.memory import keep_freed_memory
 
 
@@ -46,18 +47,17 @@ class MakeTable:
 def command(argv: list[str]) -> None:
     options = tyro.cli(MakeTable, args=argv, prog="berdiff table", config=(tyro.conf.FlagCreatePairsOff,))
 
-    from berdiff.data.store import open_store
     from berdiff.device import choose_device
-    from berdiff.evaluation.layout import show
     from berdiff.experiments.tables import scale as scales
     from berdiff.experiments.tables.registry import TABLES
     from berdiff.experiments.tables.run import run_table
     from berdiff.experiments.tables.spec import of_recipes, select_rows
     from berdiff.experiments.tables.table_job import TableJob, plan
+    from berdiff.text_tables import show, show_markdown
     from berdiff.training.stop import RunStopped
 
     keep_freed_memory()
-    device, store, table = choose_device(options.device), open_store(options.data), TABLES[options.name]
+    device, store, table = choose_device(options.device), open_data(options.data), TABLES[options.name]
     make_scale = {"cpu": scales.cpu, "paper": scales.paper, "recipes": scales.recipes}[options.scale]
     scale = make_scale(store, options.data, options.slices, minutes=options.minutes, steps=options.steps)
     if options.scale == "recipes":
@@ -67,13 +67,13 @@ def command(argv: list[str]) -> None:
     seeds = options.seeds if options.seeds is not None else table.seeds if options.model is None else 1
     job = TableJob(table, scale, store, options.out, seeds, options.model, device, options.also)
     job.check()
-    print(f"device: {device}", file=sys.stderr)
+    note(f"device: {device}")
     if options.dry_run:
         result = plan(job)
     else:
         try:
             with redirect_stdout(sys.stderr):  # what trainings print; the table alone is the output
-                result = run_table(job, lambda line: print(line, file=sys.stderr, flush=True), progress)
+                result = run_table(job, note, progress)
         except RunStopped as stopped:
             leave_if_signalled(str(stopped))
             print(f"berdiff table: {stopped}", file=sys.stderr)
@@ -85,5 +85,5 @@ def command(argv: list[str]) -> None:
         body = [[str(value) for value in entry.values()] for entry in result]
         show([(list(result[0]), body)], [f"in all: {total:,} passes of one mask through a network"])
     else:
-        print((options.out / "table.md").read_text(encoding="utf-8"))
+        show_markdown((options.out / "table.md").read_text(encoding="utf-8"))
         print(f"written to {options.out}: table.md, table.csv, table.png, table.json")

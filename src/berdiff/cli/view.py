@@ -1,16 +1,18 @@
 """berdiff view [MODEL] [PATH...]"""
 
 import importlib.util
-import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
 from annotated_types import Ge, Le
-from tyro.conf import FlagCreatePairsOff, Positional, arg
+from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
 
 from berdiff import schema
+from berdiff.data.limits import Limits as ImageLimits
+from berdiff.data.limits import using
+from berdiff.display import note
 from berdiff.errors import InputError
 from berdiff.inference.settings import option
 from berdiff.memory import keep_freed_memory
@@ -44,8 +46,13 @@ class View(schema.Settings):
     session_minutes: Annotated[float, Ge(1)] = 60  # uploads are removed when their client was silent for so long
     no_browser: bool = False  # do not open the page in a browser
     device: str = "auto"  # auto, cpu, cuda, cuda:1, mps, ...
+    limits: OmitArgPrefixes[ImageLimits] = field(default_factory=ImageLimits)
 
     def run(self) -> None:
+        with using(self.limits):
+            self._run()
+
+    def _run(self) -> None:
         if missing := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
             install = 'pip install "berdiff[viewer]"'
             raise InputError(f"{missing[0]}: expected the packages of `{install}`, found it missing")
@@ -65,7 +72,7 @@ class View(schema.Settings):
         if not is_model(model) and Path(model).exists():  # `berdiff view scan.png`
             model, paths = View.model, (model, *paths)
         models = Models(model, self.models, self.device)
-        print(f"opening {models.first.name} and the images ...", file=sys.stderr, flush=True)
+        note(f"opening {models.first.name} and the images ...")
         models.first.load()  # so that the first click is as fast as the next
         shared = shared_items(paths, models.first.spec.channels, self.split, self.limit)
         limits = Limits(jobs=self.queue, session_seconds=60 * self.session_minutes)

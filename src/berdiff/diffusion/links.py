@@ -5,6 +5,7 @@ number, or by one per class where targets are exclusive. At K = 1 all kinds are 
 """
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from berdiff.diffusion import categorical, nested
 from berdiff.diffusion.bernoulli import draw_level
+from berdiff.diffusion.losses import over_masks
 from berdiff.diffusion.random import Generators
 
 
@@ -55,8 +57,11 @@ class Independent(Link):
         return logits > 0
 
 
+@dataclass(frozen=True)
 class Nested(Link):
     """One level keeps them nested: p_k falls with k."""
+
+    inner_weight: float = 1.0  # of a target's cross-entropy over that of the target around it
 
     def probs(self, logits: Tensor) -> Tensor:
         return nested.probs(logits.sigmoid())
@@ -65,7 +70,7 @@ class Nested(Link):
         return nested.inside(probs.clamp(0, 1)).logit()
 
     def cross_entropy(self, logits: Tensor, y: Tensor) -> Tensor:
-        return nested.bce_loss(y, logits).mean()
+        return over_masks(nested.bce_loss(y, logits), None, nested.target_weights(self.inner_weight, logits))
 
 
 class Exclusive(Link):

@@ -91,10 +91,12 @@ def total_loss(
     lambda_bce: float = 1.0,
     posterior: Posterior = "soft",
     weight: Tensor | None = None,
+    of_targets: Tensor | None = None,
 ) -> dict[str, Tensor]:
     """Eq. 10 from one estimate, the network's `logits` of what it predicts; s = t - 1.
 
     `weight` `(B, N)` is of each mask, where not all count the same: then it is the weighted sum over masks.
+    `of_targets` `(K, 1, 1)` is of each target.
 
     The soft form inside L_KL adds a pixel's own evidence itself (`reverse_mean`), so it gets the prior's logits where
     the network predicts the prior. A term with weight 0 is left out: an ablation pays only for what it uses.
@@ -104,17 +106,19 @@ def total_loss(
     loss = logits.new_zeros(())
     if lambda_kl:
         of_kl = logits if prediction == "prior" and posterior == "soft" else y0_logits
-        terms["kl"] = over_masks(kl_loss(schedule, y_t, y0, of_kl, t, t - 1, posterior), weight)
+        terms["kl"] = over_masks(kl_loss(schedule, y_t, y0, of_kl, t, t - 1, posterior), weight, of_targets)
         loss = loss + lambda_kl * terms["kl"]
     if lambda_bce:
         bce = bce_loss(eps, logits) if prediction == "noise" else bce_loss(y0, y0_logits)
-        terms["bce"] = over_masks(bce, weight)
+        terms["bce"] = over_masks(bce, weight, of_targets)
         loss = loss + lambda_bce * terms["bce"]
     return {"loss": loss, **terms}
 
 
-def over_masks(loss: Tensor, weight: Tensor | None) -> Tensor:
+def over_masks(loss: Tensor, weight: Tensor | None, of_targets: Tensor | None = None) -> Tensor:
     """The mean over pixels, and over masks the mean or the weighted sum."""
+    if of_targets is not None:
+        loss = loss * of_targets
     return loss.mean() if weight is None else (loss.flatten(2).mean(2) * weight).sum()
 
 

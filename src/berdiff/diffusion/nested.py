@@ -45,6 +45,17 @@ def bce_loss(y: Tensor, output: Tensor) -> Tensor:
     return _outer(y) * F.binary_cross_entropy_with_logits(output, y, reduction="none")
 
 
+def target_weights(inner_weight: float, like: Tensor) -> Tensor | None:
+    """(K, 1, 1): inner_weight^{k-1} for the loss of target k of `like`; None where all count the same.
+
+    The loss of c_k counts pixels inside target k - 1 alone. Each c_k has a loss of its own, so no weight moves the
+    minimum; but without one a target inside a small target hardly moves the network.
+    """
+    if inner_weight == 1:
+        return None
+    return inner_weight ** torch.arange(like.shape[TARGET], device=like.device, dtype=like.dtype)[:, None, None]
+
+
 def draw_some_nested(inside: Tensor, generators: Generators) -> Tensor:
     """Masks `(B, N, K, H, W)` of independent pixels, given that some is marked: a matter of the first target alone."""
     first, *others = inside.unbind(2)

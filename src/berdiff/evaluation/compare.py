@@ -11,7 +11,7 @@ from berdiff.data.describe import by, expect
 from berdiff.errors import InputError
 from berdiff.evaluation.bootstrap import Figure, PatientBootstrap
 from berdiff.evaluation.evaluation_folder import read_result
-from berdiff.evaluation.layout import TextTable, interval, number
+from berdiff.evaluation.layout import interval, number
 from berdiff.evaluation.per_case import (
     NO_DIRECTION,
     TEXT,
@@ -24,6 +24,7 @@ from berdiff.evaluation.per_case import (
     units,
 )
 from berdiff.evaluation.scores import RATERS
+from berdiff.text_tables import TextTable
 
 OF_TARGETS = ("ged_", "hm_iou_", "dice_")  # metrics that the table has of each target
 
@@ -46,6 +47,8 @@ def compare(folders: list[Path], seed: int = 0) -> dict[str, Any]:
     """The first evaluation against each of the others, in plain JSON types."""
     if len(folders) < 2:
         raise InputError(f"expected at least two evaluations to compare, found {len(folders)}")
+    if seed < 0:
+        raise InputError(f"--seed: expected at least 0, found {seed}")
     names = [folder.resolve().name for folder in folders]
     if len(set(names)) < len(names):
         names = list(map(str, folders))
@@ -97,6 +100,20 @@ def comparison_table(comparison: dict[str, Any]) -> TextTable:
     for target, rows in comparison["by_target"].items():
         body += _lines([row for row in rows if row["metric"].startswith(OF_TARGETS)], first, f", {target}")
     return ["", "evaluation", "value", f"minus {first}", "95 % interval", "better"], body
+
+
+def with_letters(comparison: dict[str, Any]) -> tuple[TextTable, list[str]]:
+    """The same table with a letter for each evaluation, and what the letters mean: names can be long."""
+    letters = {name: chr(ord("A") + i) for i, name in enumerate(comparison["evaluations"])}
+
+    def replaced(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [{**row, "other": letters[row["other"]], "better": letters.get(row["better"])} for row in rows]
+
+    by_target = {target: replaced(rows) for target, rows in comparison["by_target"].items()}
+    short = {**comparison, "evaluations": list(letters.values()), "rows": replaced(comparison["rows"])}
+    header, body = comparison_table({**short, "by_target": by_target})
+    header[1] = ""
+    return (header, body), [f"{letter}: {name}" for name, letter in letters.items()]
 
 
 def _lines(rows: list[dict[str, Any]], first: str, of: str = "") -> list[list[str]]:

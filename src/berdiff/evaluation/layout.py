@@ -1,12 +1,6 @@
-"""Tables as text: Markdown for files, rich for terminals."""
-
-from rich.console import Console
-from rich.table import Table
+"""Figures and tables as text, for files."""
 
 from berdiff.evaluation.bootstrap import Figure
-
-TextTable = tuple[list[str], list[list[str]]]
-"""(header, rows)"""
 
 
 def number(value: float | None) -> str:
@@ -23,20 +17,3 @@ def interval(figure: Figure) -> str:
 def pipes(header: list[str], body: list[list[str]]) -> list[str]:
     """The lines of a Markdown table, and an empty one."""
     return [*(f"| {' | '.join(row)} |" for row in (header, ["---"] * len(header), *body)), ""]
-
-
-def show(tables: list[TextTable], lines: list[str]) -> None:
-    """Print tables, numbers to the right, and lines below them."""
-    console = Console()
-    if not console.is_terminal:
-        console.width = 200  # a file or a pipe has no edge to fold lines at
-    for header, body in tables:
-        table = Table(box=None, pad_edge=False)
-        table.add_column(header[0], no_wrap=True)
-        for column in header[1:]:
-            table.add_column(column, justify="right")
-        for row in body:
-            table.add_row(*row)
-        console.print(table, "")
-    for line in lines:
-        console.print(line, markup=False, highlight=False, soft_wrap=True)

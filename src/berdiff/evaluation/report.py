@@ -9,10 +9,11 @@ from berdiff.data.describe import by
 from berdiff.data.kinds import RULES
 from berdiff.diffusion.sampler import Sampler
 from berdiff.evaluation.bootstrap import Figure
-from berdiff.evaluation.layout import TextTable, interval, number, pipes
+from berdiff.evaluation.layout import interval, number, pipes
 from berdiff.evaluation.per_case import TIME, direction, label
 from berdiff.inference.settings import NEIGHBOURS
 from berdiff.methods.sampling import describe
+from berdiff.text_tables import TextTable
 
 # in tables of their own
 DISTANCES = {

@@ -53,6 +53,7 @@ def search(
     settings: EvaluationSettings,
     counts: Sequence[int],
     report: Callable[[str], None] = lambda line: None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict[int, list[TriedSampler]]:
     """For each number of steps all that was tried, the best first; written to OUT/search.md. A killed one resumes."""
     segmenter = model.segmenter
@@ -60,17 +61,23 @@ def search(
     if segmenter.T is None or segmenter.sampler is None:
         raise InputError(f"{model.name}: expected a method with steps to search, found {segmenter.config.method}")
     found: dict[int, list[TriedSampler]] = {}
+    done, most = 0, len(counts) * (len(ENDS) + len(LAST) + len(SIGMAS))  # some are tried already when their turn comes
     for count in counts:
         tried: dict[Sampler, TriedSampler] = {}
 
         def best_with(samplers: list[Sampler], tried: dict[Sampler, TriedSampler] = tried) -> Sampler:
             """The best of all so far, these among them."""
-            for sampler in (sampler for sampler in samplers if sampler not in tried):
+            nonlocal done
+            for sampler in samplers:
+                done += 1
+                if sampler in tried:
+                    continue
                 try:
                     segmenter.check_sampler(sampler)
                 except ValueError:  # a Gaussian kernel has one way to end and one kind of noise
                     continue
                 tried[sampler] = _try(sampler, model, store, out, settings)
+                progress(done, most)
                 report(f"{_name(sampler)}: unbiased GED {tried[sampler].ged_unbiased:.4f}")
             return min(tried, key=lambda sampler: tried[sampler].ged_unbiased)
 

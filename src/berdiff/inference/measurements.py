@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 from scipy import ndimage
-from scipy.spatial.distance import pdist
 
 QUANTILES = (0.05, 0.5, 0.95)
 
@@ -58,13 +57,14 @@ def longest_diameter(mask: np.ndarray, spacing: tuple[float, float]) -> float:
 
 
 def _caliper(piece: np.ndarray, spacing: tuple[float, float]) -> float:
-    """The largest distance of two corners. Only a row's outermost corners can be ends of it."""
-    rows = np.flatnonzero(piece.any(1))
-    left = piece[rows].argmax(1)
-    right = piece.shape[1] - piece[rows, ::-1].argmax(1)
-    ends = np.stack([np.concatenate([rows, rows, rows + 1, rows + 1]), np.concatenate([left, right, left, right])], 1)
-    points = np.unique(ends, axis=0) * np.asarray(spacing)
-    return float(pdist(points).max())
+    """The largest distance of two corners. Only the outermost corners on each edge of rows can be its ends."""
+    rows = np.flatnonzero(piece.any(1))  # without a gap: the piece is connected
+    left, right = piece[rows].argmax(1), piece.shape[1] - piece[rows, ::-1].argmax(1)
+    left = np.minimum(np.append(left, left[-1]), np.append(left[0], left))
+    right = np.maximum(np.append(right, right[-1]), np.append(right[0], right))
+    y = np.tile(np.append(rows, rows[-1] + 1), 2) * spacing[0]
+    x = np.concatenate([left, right]) * spacing[1]
+    return float(np.sqrt(((y[:, None] - y) ** 2 + (x[:, None] - x) ** 2).max()))
 
 
 def _quantiles(values: np.ndarray) -> dict[str, float]:

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from berdiff import schema
+from berdiff import hub, schema
 from berdiff.data.describe import expect
 from berdiff.data.input_spec import InputSpec
 from berdiff.data.store import Store
 from berdiff.device import choose_device, choose_precision
 from berdiff.diffusion.sampler import Sampler
 from berdiff.diffusion.sampling import Callback
+from berdiff.display import note
 from berdiff.inference.compiling import compile_network
 from berdiff.inference.inputs import Input, case_input, find_inputs
 from berdiff.inference.opening import OpenedImage, ReadInput, open_array, open_input, read_input
@@ -198,7 +199,8 @@ def load(
     precision: Precision = "fp32",
     compile: bool = False,
 ) -> Model:
-    """A model by its folder, the folder of its run, or the name of bundled weights.
+    """A model by its folder, the folder of its run, the name of bundled weights, or an address on a model hub
+    (hf://owner/name, or with @revision: a branch, tag or commit).
 
     `size` (H, W) is what the network sees at once; without it, what the weights were trained at. `precision` and
     `compile` may make it faster, by the machine, and change masks by rounding.
@@ -215,7 +217,10 @@ def load(
     expect(fits, "--size", f"height and width in multiples of {stride}", f"{size[0]} {size[1]}")
     place = path.resolve()
     run = place.parent if place.name == "model" else None
-    name = (run or place).name
+    published = hub.address_of(place)
+    if published:
+        note(f"model: {published}")  # which commit it was
+    name = published or (run or place).name
     if run is None or not (run / "config.json").is_file():
         return Model(segmenter, name, spec, size, device, crop=None if spec.patches else min(spec.size))
     data = schema.read(run / "config.json", _RunFile, "the configuration of a run").data

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from annotated_types import Ge
+from annotated_types import Ge, Gt
 
 from berdiff.data.input_spec import InputSpec, Kind
 from berdiff.errors import InputError
@@ -33,6 +33,9 @@ class BerDiff(DiffusionConfig):
     energy: Annotated[float, Ge(0)] = 0.0
     """with a hurdle: weight of the energy score of level sets of the first step's estimate. 0: none (paper)"""
 
+    inner_weight: Annotated[float, Gt(0)] = 1.0
+    """of nested targets: how much more a target's loss counts than that of the target around it"""
+
     def check(self) -> None:
         super().check()
         if not self.lambda_kl + self.lambda_bce > 0:
@@ -49,13 +52,16 @@ class BerDiff(DiffusionConfig):
 
         if kind != "independent" and self.prediction != "mask":  # flips of one target say nothing of the others
             raise InputError(f"prediction: expected mask for {kind} targets, found {self.prediction}")
+        if kind != "nested" and self.inner_weight != 1:
+            raise InputError(f"inner_weight: expected 1 for {kind} targets, found {self.inner_weight:g}")
         schedule, nonempty = make_schedule(self.schedule, self.T), self.hurdle > 0
         if kind == "exclusive":
             if self.energy:  # one level does not cut classes that exclude each other
                 raise InputError(f"energy: expected 0 for exclusive targets, found {self.energy:g}")
             return Categorical(schedule, self.lambda_kl, self.lambda_bce, self.posterior, nonempty)
         if kind == "nested":
-            return Nested(schedule, "mask", self.lambda_kl, self.lambda_bce, self.posterior, nonempty)
+            of_loss = self.lambda_kl, self.lambda_bce, self.posterior
+            return Nested(schedule, "mask", *of_loss, nonempty, self.inner_weight)
         return Bernoulli(schedule, self.prediction, self.lambda_kl, self.lambda_bce, self.posterior, nonempty)
 
     def build(self, spec: InputSpec) -> "DiffusionSegmenter":

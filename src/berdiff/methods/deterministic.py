@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from berdiff.data.input_spec import InputSpec
-from berdiff.diffusion.links import LINKS
+from berdiff.diffusion.links import LINKS, Nested
 from berdiff.diffusion.random import Generators
 from berdiff.diffusion.sampler import Sampler
 from berdiff.diffusion.sampling import Callback
@@ -28,7 +28,8 @@ class Deterministic(Segmenter):
 
     def __init__(self, config: DeterministicConfig, input_spec: InputSpec, network: Denoiser[Any]) -> None:
         super().__init__(config, input_spec, network.stride)
-        self.network, self.link = network, LINKS[self.kind]
+        self.network = network
+        self.link = Nested(config.inner_weight) if self.kind == "nested" else LINKS[self.kind]
 
     def logits(self, image: Tensor) -> Tensor:
         """image `(B, C, H, W)` -> `(B, 1, K, H, W)`."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from annotated_types import Ge
+from annotated_types import Ge, Gt
 
 from berdiff.data.input_spec import InputSpec, Kind
 from berdiff.errors import InputError
@@ -30,6 +30,9 @@ class DeterministicConfig(MethodConfig):
     """what a sample is: the pixels more probable than not (mask: all samples are the same one), or those more probable
     than one random level per sample (level-sets: nested masks, each pixel marked as often as it is probable)"""
 
+    inner_weight: Annotated[float, Gt(0)] = 1.0
+    """of nested targets: how much more a target's loss counts than that of the target around it"""
+
     def check(self) -> None:
         if not self.lambda_bce + self.lambda_dice > 0:
             raise InputError("lambda_dice: expected a weight above 0 where lambda_bce is 0, found 0")
@@ -40,4 +43,7 @@ class DeterministicConfig(MethodConfig):
     def build(self, spec: InputSpec) -> "Deterministic":
         from berdiff.methods.deterministic import Deterministic
 
+        kind = self.kind_of(spec)
+        if kind != "nested" and self.inner_weight != 1:
+            raise InputError(f"inner_weight: expected 1 for {kind} targets, found {self.inner_weight:g}")
         return Deterministic(self, spec, self.network(spec))

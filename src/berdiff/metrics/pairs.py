@@ -12,7 +12,6 @@ from functools import cached_property
 
 import numpy as np
 import torch
-from scipy.optimize import linear_sum_assignment  # pyright: ignore  # no type stubs
 from torch import Tensor
 
 from berdiff.errors import InputError
@@ -134,6 +133,8 @@ class Pairs:
 
 def matched_iou(iou: np.ndarray) -> np.ndarray:
     """iou `(..., s, r)` -> `(...)`: the assignment is solved for each matrix, the rest is one array."""
+    from scipy.optimize import linear_sum_assignment  # pyright: ignore  # no type stubs; not needed to segment
+
     *leading, s, r = iou.shape
     side = math.lcm(s, r)
     square = np.repeat(np.repeat(iou, side // s, axis=-2), side // r, axis=-1).reshape(-1, side, side)

@@ -8,14 +8,13 @@ import csv
 import hashlib
 import io
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from berdiff import __version__
-from berdiff.files import lock, write_text
 from berdiff.output.captions import NOT_CLINICAL, UNITS, percent, rounded
 from berdiff.output.records import THUMBNAIL
+from berdiff.output.result_files import ResultFiles
 from berdiff.output.rows import COLUMNS, Row, all_rows
 
 CSV, HTML, LOCK = "cohort.csv", "cohort.html", ".cohort.00000000.part"  # the lock is called like a leftover
@@ -37,23 +36,18 @@ for (const [column, head] of document.querySelectorAll("th").entries()) {
 """
 
 
-def write_cohort(folder: Path) -> Path | None:
-    """Write both files, where there are several results, or findings; the path of the page.
+def write_cohort(files: ResultFiles) -> bool:
+    """Write both files, where there are several results, or findings; whether there are.
 
     One process at a time: the last one to come has seen every result that was there before it.
     """
-    held = lock(folder / LOCK)
-    try:
-        rows = ranked(all_rows(folder))
+    with files.alone(LOCK):
+        rows = ranked(all_rows(files))
         if len({row.folder for row in rows}) < 2 and not any(row.finding for row in rows):
-            return None
-        write_text(folder / CSV, table(rows))
-        write_text(folder / HTML, page(folder, rows))
-    finally:
-        (folder / LOCK).unlink(missing_ok=True)
-        if held is not None:
-            held.close()
-    return folder / HTML
+            return False
+        files.write(CSV, table(rows).encode())
+        files.write(HTML, page(files, rows).encode())
+    return True
 
 
 def ranked(rows: Sequence[Row]) -> list[Row]:
@@ -71,20 +65,19 @@ def table(rows: Sequence[Row]) -> str:
     return text.getvalue()
 
 
-def page(folder: Path, rows: Sequence[Row]) -> str:
+def page(files: ResultFiles, rows: Sequence[Row]) -> str:
     """The whole page as text."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     options = {"autoescape": True, "undefined": StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
     environment = Environment(loader=PackageLoader("berdiff.output"), **options)
-    shown: set[str] = set()  # each result once, though it has several targets
+    with_picture = dict.fromkeys(f"{row.folder}/{THUMBNAIL}" for row in rows if THUMBNAIL in row.files)
+    pictures = files.read(list(with_picture)[:MAX_THUMBNAILS])
 
     def thumbnail(row: Row) -> str:
-        if row.folder in shown or len(shown) >= MAX_THUMBNAILS or THUMBNAIL not in row.files:
-            return ""
-        shown.add(row.folder)
-        content = (folder / row.folder / THUMBNAIL).read_bytes()
-        return "data:image/png;base64," + base64.b64encode(content).decode("ascii")
+        """Each once, though a result may have several targets."""
+        content = pictures.pop(f"{row.folder}/{THUMBNAIL}", None)
+        return "" if content is None else "data:image/png;base64," + base64.b64encode(content).decode("ascii")
 
     common = [note for note in rows[0].notes if all(note in row.notes for row in rows)]
     digest = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode("ascii")

@@ -5,28 +5,32 @@ resuming, and what one bad file does, are as in one process, and the results are
 dies was at is tried once more by another; then it is reported, and the rest goes on.
 """
 
+import os
 import signal
 import traceback
 from collections import deque
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from berdiff.data.limits import Limits, set_limits
 from berdiff.errors import InputError
 from berdiff.inference.finding import FindingSource
 from berdiff.inference.inputs import Input, count_slices
 from berdiff.inference.settings import SegmentSettings
 from berdiff.output.kinds import OutputSettings
+from berdiff.output.outcome import Outcome
+from berdiff.parent import end_with_parent
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
     from multiprocessing.process import BaseProcess
 
-    from berdiff.output.segmentation import Outcome, SegmentationJob
+    from berdiff.output.segmentation import SegmentationJob
 
 Engine = Literal["local", "ray"]
 Chunk = tuple[Input, ...]
-Outcomes = Generator[tuple[Chunk, "Outcome"], None, None]
+Outcomes = Generator[tuple[Chunk, Outcome], None, None]
 TRIES = 2  # of an input whose worker died
 
 
@@ -38,6 +42,7 @@ class WorkerTask:
     settings: SegmentSettings
     output: OutputSettings
     findings: FindingSource | None = None
+    limits: Limits = field(default_factory=Limits)
 
     def open(self, number: int) -> "SegmentationJob":
         """In the worker: one thread each, for threads of several processes would wait for each other."""
@@ -50,6 +55,7 @@ class WorkerTask:
 
         torch.set_num_threads(1)
         keep_freed_memory()
+        set_limits(self.limits)  # of the driver's command; this process does nothing else
         model = load(**{**self.load, "device": share_devices(self.load["device"], number)})
         return SegmentationJob(model, self.settings, self.output, findings=self.findings, cohort=False)
 
@@ -60,10 +66,9 @@ def segment(
     inputs: Sequence[Input],
     engine: Engine,
     workers: int,
-) -> "Outcome":
+) -> Outcome:
     """What `job.segment(inputs)` does, by `workers`; `job` is the driver's own, which only gathers."""
     from berdiff.output.ray_engine import by_ray
-    from berdiff.output.segmentation import Outcome
 
     outcome, order = Outcome(), {item.name: place for place, item in enumerate(inputs)}
     one = task.findings is not None  # how many an input has is known when it is read
@@ -77,13 +82,13 @@ def segment(
                     job.work.begin()  # holds the folder until the last worker is through
                 for sentence in found.failed.values():
                     job.report(sentence)
-                merge(outcome, found)
+                outcome.add(found)
                 done += sum(slices[item.name] for item in chunk)
                 job.progress(done, total)
             job.finish(outcome)
     finally:
         each.close()
-    return ordered(outcome, order)
+    return outcome.ordered(order)
 
 
 def chunks(job: "SegmentationJob", inputs: Sequence[Input]) -> list[Chunk]:
@@ -92,31 +97,13 @@ def chunks(job: "SegmentationJob", inputs: Sequence[Input]) -> list[Chunk]:
     return [tuple(inputs[first : first + size]) for first in range(0, len(inputs), size)]
 
 
-def merge(outcome: "Outcome", found: "Outcome") -> None:
-    for one in fields(outcome):
-        ours, theirs = getattr(outcome, one.name), getattr(found, one.name)
-        ours.update(theirs) if isinstance(ours, dict) else ours.extend(theirs)
-
-
-def ordered(outcome: "Outcome", order: dict[str, int]) -> "Outcome":
-    """In the order of the inputs, whoever was first."""
-
-    def sort(values: Any) -> Any:
-        names = sorted(values, key=lambda name: order.get(name, order.get(name.rpartition("/")[0], len(order))))
-        return {name: values[name] for name in names} if isinstance(values, dict) else names
-
-    return replace(outcome, **{one.name: sort(getattr(outcome, one.name)) for one in fields(outcome)})
-
-
-def work_on(job: "SegmentationJob", chunk: Chunk) -> "Outcome":
+def work_on(job: "SegmentationJob", chunk: Chunk) -> Outcome:
     """In the worker: the outcome of these inputs alone."""
     job.outcome = type(job.outcome)()
     return job.segment(chunk)
 
 
-def lost(chunk: Chunk) -> "Outcome":
-    from berdiff.output.segmentation import Outcome
-
+def lost(chunk: Chunk) -> Outcome:
     sentence = f"{{}}: expected a worker to finish it, found {TRIES} that died at it (out of memory?)"
     return Outcome(failed={item.name: sentence.format(item.what) for item in chunk})
 
@@ -142,7 +129,7 @@ def by_processes(task: WorkerTask, chunks: list[Chunk], count: int) -> Outcomes:
 
     def start(number: int) -> None:
         here, there = context.Pipe()
-        process = context.Process(target=_serve, args=(there, task, number), daemon=True)
+        process = context.Process(target=_serve, args=(there, task, number, os.getpid()), daemon=True)
         process.start()
         there.close()  # so that the end of the process is the end of the pipe
         workers.append(_Worker(process, here))
@@ -192,9 +179,10 @@ def by_processes(task: WorkerTask, chunks: list[Chunk], count: int) -> Outcomes:
             worker.process.join()
 
 
-def _serve(pipe: "Connection", task: WorkerTask, number: int) -> None:
+def _serve(pipe: "Connection", task: WorkerTask, number: int, driver: int) -> None:
     """The life of a process: opens the model, then works on what comes until the pipe is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the driver, which ends this one
+    end_with_parent(driver)
     try:
         job = task.open(number)
         pipe.send(("ready", None))

@@ -3,10 +3,7 @@
 import gzip
 from typing import Any
 
-import nibabel
 import numpy as np
-from nibabel.nifti1 import Nifti1Extension
-from nibabel.orientations import inv_ornt_aff
 
 from berdiff.data.describe import present
 from berdiff.data.dicom import read_header
@@ -27,6 +24,9 @@ def nifti_bytes(result: Result, array: np.ndarray, labels: str = "") -> bytes:
 
     `labels`: what the values of a label map mean; it becomes the header's comment.
     """
+    import nibabel
+    from nibabel.nifti1 import Nifti1Extension
+
     axes = 3 if result.volume else 2
     affine, header = _header(result)
     stored = _grid(result, array.reshape(-1, *array.shape[-axes:]))  # (m, X, Y, Z)
@@ -43,6 +43,8 @@ def nifti_bytes(result: Result, array: np.ndarray, labels: str = "") -> bytes:
 
 def upright_affine(image: OpenedImage) -> np.ndarray:
     """(4, 4): (column, row, slice) of an image's own, upright array -> millimetres as NIfTI counts them."""
+    from nibabel.orientations import inv_ornt_aff
+
     affine, _ = _header(image)
     geometry = image.geometry
     if geometry.back is None:
@@ -71,7 +73,9 @@ def _header(result: OpenedImage) -> tuple[np.ndarray, Any]:
         for field in GEOMETRY:
             header[field] = source[field]
         return source.get_best_affine() if geometry.affine is None else geometry.affine, header
-    header = nibabel.Nifti1Header()
+    from nibabel import Nifti1Header
+
+    header = Nifti1Header()
     if geometry.kind == "dicom":
         header.set_xyzt_units("mm")
         needed = "the DICOM tags PixelSpacing, ImagePositionPatient and ImageOrientationPatient"

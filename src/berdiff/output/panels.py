@@ -217,7 +217,8 @@ def _render_tile(tile: Tile, ax: "Axes", aspect: float) -> None:
         ax.add_collection(LineCollection(list(segments), colors=colour, linewidths=wide, capstyle="projecting"))
     for i, (words, colour) in enumerate(tile.key):
         ground = {"facecolor": "black", "edgecolor": "none", "pad": 1.5}
-        ax.text(0.04 + 0.32 * i, 0.05, words, color=colour, fontsize=7, transform=ax.transAxes, bbox=ground)
+        looks = {"color": colour, "fontsize": 7, "transform": ax.transAxes, "bbox": ground, "parse_math": False}
+        ax.text(0.04 + 0.32 * i, 0.05, words, **looks)
 
 
 def _title(ax: "Axes", tile: Tile) -> None:

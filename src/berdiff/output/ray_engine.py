@@ -9,6 +9,7 @@ from typing import Any
 
 from berdiff.errors import InputError
 from berdiff.output.engines import TRIES, Chunk, Outcomes, WorkerTask, lost, work_on
+from berdiff.output.outcome import Outcome
 
 
 def by_ray(task: WorkerTask, chunks: list[Chunk], count: int) -> Outcomes:
@@ -18,8 +19,6 @@ def by_ray(task: WorkerTask, chunks: list[Chunk], count: int) -> Outcomes:
         import ray.data
     except ImportError as error:
         raise InputError("--engine ray: expected the package ray, found none (pip install 'berdiff[ray]')") from error
-    from berdiff.output.segmentation import Outcome
-
     own = not ray.is_initialized()
     if own:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")

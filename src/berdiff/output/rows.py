@@ -4,15 +4,13 @@ The tables of a case and of a cohort are made of these files alone, so that they
 which run, made a result.
 """
 
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from berdiff import schema
 from berdiff.errors import InputError
-from berdiff.output.records import DONE
+from berdiff.output.done_file import DoneFile, parse_done
+from berdiff.output.result_files import DONE, ResultFiles
 
 QUANTILES = ("q05", "q50", "q95")
 COLUMNS = ("case", "finding", "target", "finding_probability", "size", "size_unit")
@@ -28,8 +26,8 @@ class Row:
     case: str
     finding: str | None
     target: str
-    measured: dict[str, Any]
-    files: Sequence[str]
+    measured: Mapping[str, Any]
+    files: Collection[str]
     notes: Sequence[str]
 
     @property
@@ -48,35 +46,22 @@ class Row:
         return ["" if value is None else value for value in values]
 
 
-def rows_of(folder: Path, root: Path) -> list[Row]:
-    """A line per target of the result in a folder; none where it is of an older version, without a summary."""
-    done = schema.read_json(folder / DONE, "what was segmented")
-    where, files = folder.relative_to(root).as_posix(), done.get("files", ())
-    case, finding = done.get("case", where), done.get("finding") or {}
-    return [
-        Row(where, case, finding.get("name"), target, measured, files, done["notes"])
-        for target, measured in done.get("measurements", {}).items()
-    ]
-
-
-def results_in(root: Path) -> Iterator[Path]:
-    """The folders of all results, in the order of their names; what is in them is not looked at."""
-    if (root / DONE).is_file():
-        yield root
-        return
-    with os.scandir(root) as entries:
-        folders = sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
-    for name in folders:
-        if not name.startswith("."):
-            yield from results_in(root / name)
-
-
-def all_rows(root: Path) -> list[Row]:
-    """Of every result in a folder; one that cannot be read is not there."""
+def all_rows(files: ResultFiles) -> list[Row]:
+    """Of every result; one that cannot be read is not there."""
     rows: list[Row] = []
-    for folder in results_in(root):
+    names = {f"{name}/{DONE}": name for name in files.results()}
+    for path, content in files.read(list(names)).items():
         try:
-            rows += rows_of(folder, root)
-        except (InputError, KeyError, TypeError, AttributeError):  # somebody else's done.json
+            rows += rows_of(parse_done(content, files.address(path)), names[path])
+        except InputError:  # somebody else's done.json
             continue
     return rows
+
+
+def rows_of(done: DoneFile, name: str) -> list[Row]:
+    """A line per target of the result of this name; none where it is of an older version, without a summary."""
+    case, finding = name if done.case is None else done.case, (done.finding or {}).get("name")
+    return [
+        Row(name, case, finding, target, measured, done.files, done.notes)
+        for target, measured in done.measurements.items()
+    ]

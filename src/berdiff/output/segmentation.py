@@ -9,15 +9,15 @@ cohort.csv, .html  all of them (`cohort.py`)
 Several processes share a folder: each takes inputs that no other has claimed (`claims.py`).
 """
 
-import hashlib
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from berdiff import schema
-from berdiff.data.describe import expect
+from berdiff.boundary import refusal
+from berdiff.claims import Claim, Claims
 from berdiff.errors import InputError
 from berdiff.inference.finding import Finding, FindingSource
 from berdiff.inference.findings import EXTENT
@@ -28,26 +28,14 @@ from berdiff.inference.region import Region
 from berdiff.inference.result import Result
 from berdiff.inference.settings import SegmentSettings, option
 from berdiff.output import exports
-from berdiff.output.anonymous import input_name
 from berdiff.output.case_files import findings_done, write_case
-from berdiff.output.claims import Claim, Claims
 from berdiff.output.cohort import write_cohort
 from berdiff.output.destination import open_destination
 from berdiff.output.kinds import OutputSettings
-from berdiff.output.records import Record, sources_of
+from berdiff.output.naming import Naming
+from berdiff.output.outcome import Outcome
 
 SECONDS_BETWEEN_LOOKS = 0.5  # at inputs that other processes have claimed
-
-
-@dataclass
-class Outcome:
-    """What became of the inputs, or of their findings. `measurements` are of those segmented now, not of those found
-    done."""
-
-    done: list[str] = field(default_factory=list)
-    skipped: list[str] = field(default_factory=list)
-    failed: dict[str, str] = field(default_factory=dict)  # name -> the sentence
-    measurements: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 class _Image(NamedTuple):
@@ -84,16 +72,12 @@ class SegmentationJob:
                 settings = replace(settings, region=replace(settings.region, extent=EXTENT))
         self.model, self.settings, self.output, self.findings = model, settings, output, findings
         self.progress, self.report = progress, report
-        self.work, self.cohort = (
-            open_destination(output.out, {**model.identity(settings), **asked}, "segmentation"),
-            cohort,
-        )
-        local = isinstance(self.work.folder, Path)
-        expect(local or findings is None, output.out, "a folder of this machine for findings", "an address")
+        self.cohort, self.naming = cohort, Naming(output.anonymous, report)
+        self.work = open_destination(output.out, {**model.identity(settings), **asked}, "segmentation")
         self.claims = Claims(self.work.folder if isinstance(self.work.folder, Path) else None)
         self.outcome = Outcome()
         self._waiting: list[_Image] = []  # 2D images, up to a batch
-        self._done, self._slices, self._names = 0, dict[str, int](), dict[str, str]()
+        self._done, self._slices = 0, dict[str, int]()
 
     def segment(self, inputs: Sequence[Input]) -> Outcome:
         """2D images go through the network `batch_size` at a time, a volume or a finding by itself; no more is held in
@@ -119,10 +103,10 @@ class SegmentationJob:
         return self.outcome
 
     def finish(self, outcome: Outcome) -> None:
-        """The tables of all results that are there; an object store has none of them."""
-        if self.cohort and isinstance(self.work.folder, Path) and (outcome.done or outcome.skipped):
+        """The tables of all results that are there."""
+        if self.cohort and (outcome.done or outcome.skipped):
             self.work.begin()  # while its files are written too, nobody may think that he is alone
-            write_cohort(self.work.folder)
+            write_cohort(self.work.files)
 
     def _pass(self, inputs: Sequence[Input]) -> list[Input]:
         """Those that another process is at now."""
@@ -167,7 +151,7 @@ class SegmentationJob:
             if item.error:
                 raise InputError(item.error)
             if self.findings is not None:
-                names = findings_done(self._folder / self._name(item), self._about(item))
+                names = findings_done(self.work.files, self.naming.folder(item), self.naming.about(item, self.findings))
                 skipped = None if names is None else [f"{item.name}/{name}" for name in names]
             else:
                 skipped = [item.name] if self._has(item) else None
@@ -186,7 +170,7 @@ class SegmentationJob:
             if self.findings is not None:
                 read = self.model.read(item, self.settings)
                 found = self.findings.find(item, read)
-                self._names |= {f"{item.name}/{one.name}": f"finding-{i}" for i, one in enumerate(found, 1)}
+                self.naming.found(item, found)
                 self._slices[item.name] = len(found)
                 if not all(one.error for one in found):
                     return read, found
@@ -198,8 +182,8 @@ class SegmentationJob:
             *slices, _, _ = region.ranges(opened.image.shape[1:], self.model.size, opened.what)
             self._slices[item.name] = len(range(*slices[0])) if slices else 1
             return opened
-        except InputError as error:
-            self._fail(item, item.name, error, self._slices[item.name])
+        except Exception as error:  # of any kind: one bad file fails alone
+            self._fail(item, item.name, refusal(error, item.what), self._slices[item.name])
             return None
 
     def _finish_claimed(self, batch: list[_Image]) -> None:
@@ -220,9 +204,11 @@ class SegmentationJob:
             results = self.model.results([one.opened for one in batch], self.settings, self._advance)
             for one, result in zip(batch, results, strict=True):
                 self._write(one.item, result)
-        except InputError as error:
+        except Exception as error:  # of any kind: the others are not to fail with it
+            if isinstance(error, OSError):  # from writing: it would fail the others too
+                raise
             if len(batch) == 1:
-                self._fail(batch[0].item, batch[0].item.name, error, 0)
+                self._fail(batch[0].item, batch[0].item.name, refusal(error, batch[0].item.what), 0)
             else:
                 for one in batch:
                     self._finish([one])
@@ -231,20 +217,23 @@ class SegmentationJob:
 
     def _finish_case(self, item: Input, read: ReadInput, found: list[Finding]) -> None:
         """Sample and write one finding after the other, then what is common to them."""
+        assert self.findings is not None
         done, failed = list[Finding](), dict[str, str]()
         for one in found:
             try:
                 if one.error:
                     raise InputError(one.error)
                 self._finish_finding(item, read, one)
-                done.append(self._shown(item, one))
+                done.append(self.naming.shown(item, one))
                 self._advance(1)
-            except InputError as error:
-                failed[self._shown(item, one).name] = str(error)
-                self._fail(item, f"{item.name}/{one.name}", error, 1)
-        if self.output.anonymous:  # sentences name files
-            failed = dict.fromkeys(failed, "failed")
-        write_case(self._folder / self._name(item), self._about(item), read, done, failed, self.model)
+            except Exception as error:  # as of a whole input
+                if isinstance(error, OSError):
+                    raise
+                refused = refusal(error, f"{item.what}, {one.name}")
+                failed[self.naming.shown(item, one).name] = str(refused)
+                self._fail(item, f"{item.name}/{one.name}", refused, 1)
+        case, about = self.naming.folder(item), self.naming.about(item, self.findings)
+        write_case(self.work.files, case, about, read, done, self.naming.failures(failed), self.model)
 
     def _finish_finding(self, item: Input, read: ReadInput, one: Finding) -> None:
         name = f"{item.name}/{one.name}"  # seeds the noise
@@ -256,33 +245,11 @@ class SegmentationJob:
         (result,) = self.model.results([read.at(region, name)], replace(self.settings, region=region))
         self._write(item, result, one)
 
-    def _name(self, item: Input) -> str:
-        """Of the folder of its results."""
-        if not self.output.anonymous:
-            return item.name
-        if item.name not in self._names:
-            self._names[item.name] = input_name(item)
-            self.report(f"{item.name}: results in {self._names[item.name]}")
-        return self._names[item.name]
-
-    def _shown(self, item: Input, finding: Finding) -> Finding:
-        """As it is called in files: a name is the user's word."""
-        return finding._replace(name=self._names[f"{item.name}/{finding.name}"]) if self.output.anonymous else finding
-
-    def _record(self, item: Input, finding: Finding | None) -> Record:
-        shown = None if finding is None else self._shown(item, finding)
-        return Record(self._name(item), shown, self._sources(item))
-
-    def _sources(self, item: Input) -> list[dict[str, Any]]:
-        """Without paths and names, where they are to stay unknown: the folder is called by what is in the files."""
-        sources = sources_of(item)
-        return [{"bytes": of.get("bytes")} for of in sources] if self.output.anonymous else sources
-
     def _has(self, item: Input, finding: Finding | None = None) -> bool:
-        return self._record(item, finding).is_in(self.work, item.what)
+        return self.naming.record(item, finding).is_in(self.work, item.what)
 
     def _write(self, item: Input, result: Result, finding: Finding | None = None) -> None:
-        kept, output = self._record(item, finding), self.output
+        kept, output = self.naming.record(item, finding), self.output
         try:
             with self.work.new(kept.name) as part:
                 written = exports.write(result, part, output.write or (), output.representatives, output.anonymous)
@@ -292,19 +259,6 @@ class SegmentationJob:
                 raise
         self.outcome.done.append(result.name)
         self.outcome.measurements[result.name] = result.measurements()
-
-    def _about(self, item: Input) -> dict[str, Any]:
-        """What decides the findings of a case and their results."""
-        assert self.findings is not None
-        asked = self.findings.asked(item)
-        if self.output.anonymous:  # it names a mask, or holds the user's words
-            asked = hashlib.sha256(schema.dump(asked).encode()).hexdigest()
-        return {"name": self._name(item), "sources": self._sources(item), "asked": asked}
-
-    @property
-    def _folder(self) -> Path:
-        """Where findings go, which are of this machine alone."""
-        return Path(self.work.folder)
 
     def _fail(self, item: Input, name: str, error: InputError, slices: int) -> None:
         self.outcome.failed[name] = item.translated(str(error))

@@ -48,7 +48,7 @@ def test_without_the_extra_it_is_one_sentence(capsys, monkeypatch):
 )
 def test_bad_options_are_one_sentence(argv, sentence, capsys, monkeypatch):
     monkeypatch.setattr("berdiff.viewer.server.run.serve", lambda service, address: service.close())
-    monkeypatch.setattr("berdiff.viewer.server.items.open_store", lambda: None)
+    monkeypatch.setattr("berdiff.viewer.server.items.open_held_out", lambda: None)
     if not sentence:
         assert Models(argv[0], argv[2:]).first.name == "lidc"  # the same one twice is one
         return

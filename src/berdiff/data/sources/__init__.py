@@ -23,6 +23,7 @@ _PURPOSES = {  # here and not in the modules, which need h5py, nibabel or pydico
     "nnunet": "nnU-Net's raw data: imagesTr, labelsTr, dataset.json",
     "folder": "anyone's images and masks",
     "hdf5": "anyone's HDF5 file: images and labels, or a channel per rater",
+    "stores": "prepared stores, joined into one",
 }
 SOURCES = Registry("berdiff.sources", {name: f"{__name__}.{name.replace('-', '_')}" for name in _PURPOSES})
 find_source: Callable[[str], ModuleType] = SOURCES.load

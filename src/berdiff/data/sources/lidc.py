@@ -74,9 +74,14 @@ def natural_order(path: Path) -> list[tuple[int, str]]:
     return [(len(part), part) for part in path.parts]
 
 
-def nodule_case(nodule: Nodule, z: float, image: np.ndarray, masks: np.ndarray, spacing: float, source: str) -> Case:
-    """A slice (H, W) around a nodule with masks (R, H, W)."""
+def names(nodule: Nodule, z: float) -> tuple[str, str]:
+    """Of the volume and of the case."""
     scan = nodule.scan
     volume = f"{scan.patient}/scan-{scan.number}/nodule-{nodule.number}"
-    name = f"{volume}/slice-{int(np.abs(scan.zs - z).argmin())}"
-    return Case(name, scan.patient, image[None], masks[:, None], volume, (spacing, spacing), source)
+    return volume, f"{volume}/slice-{int(np.abs(scan.zs - z).argmin())}"
+
+
+def nodule_case(nodule: Nodule, z: float, image: np.ndarray, masks: np.ndarray, spacing: float, source: str) -> Case:
+    """A slice (H, W) around a nodule with masks (R, H, W)."""
+    volume, name = names(nodule, z)
+    return Case(name, nodule.scan.patient, image[None], masks[:, None], volume, (spacing, spacing), source)

@@ -23,6 +23,7 @@ from berdiff.data.sources.lidc import LidcReading, nodule_case
 
 NEEDS_PATH = False
 NOTE = "real readers, simulated CT"
+INTENSITY = Intensity("window", LUNG_WINDOW)
 
 
 @dataclass(frozen=True)
@@ -40,15 +41,16 @@ def read(path: Path | None, options: Options) -> Reading:
     kept = set(sorted({scan.patient for scan in scans})[: options.patients])
     found = [nodule for scan in scans if scan.patient in kept for nodule in nodules(scan) if nodule.zs]
     return LidcReading(
-        intensity=Intensity("window", LUNG_WINDOW),
+        intensity=INTENSITY,
         size=(options.size, options.size),
         total=sum(len(nodule.zs) for nodule in found),
-        cases=(case for nodule in found for case in _cases(nodule, options)),
+        cases=(case for nodule in found for case in nodule_cases(nodule, options)),
         notes=(NOTE,),
     )
 
 
-def _cases(nodule: Nodule, options: Options) -> Iterator[Case]:
+def nodule_cases(nodule: Nodule, options: Options) -> Iterator[Case]:
+    """The slices of one nodule; they depend on no other."""
     scan, crop, zs = nodule.scan, nodule.crop(options.size), nodule.zs
     drawn = [nodule.masks(z, crop) for z in zs]
     shares = np.stack([masks.sum(0, dtype=np.float32) for masks in drawn]) / len(nodule.annotations)

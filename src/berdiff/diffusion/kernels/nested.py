@@ -23,15 +23,20 @@ from berdiff.diffusion.schedule import NoiseSchedule, Time, cast
 @dataclass(frozen=True, eq=False)
 class Nested(Bernoulli):
     prediction: Literal["mask"] = "mask"  # flips are not nested
+    inner_weight: float = 1.0  # of a target's loss over that of the target around it
 
     def loss(
         self, output: Tensor, y0: Tensor, y_t: Tensor, eps: Tensor, t: Time, weight: Tensor | None = None
     ) -> dict[str, Tensor]:
-        """L_BCE is -log P(y0) of the nested mask as a whole, over K; L_KL is of each target by itself."""
-        of_kl = "mask", self.lambda_kl, 0.0, self.posterior, weight
+        """L_BCE is -log P(y0) of the nested mask as a whole, over K; L_KL is of each target by itself.
+
+        That is with an `inner_weight` of 1; else both are sums over the targets with their weights.
+        """
+        of_targets = nested.target_weights(self.inner_weight, output)
+        of_kl = "mask", self.lambda_kl, 0.0, self.posterior, weight, of_targets
         terms = total_loss(self.schedule, nested.logits(output), y0, y_t, eps, t, *of_kl)
         if self.lambda_bce:
-            terms["bce"] = over_masks(nested.bce_loss(y0, output), weight)
+            terms["bce"] = over_masks(nested.bce_loss(y0, output), weight, of_targets)
             terms["loss"] = terms["loss"] + self.lambda_bce * terms["bce"]
         return terms
 

@@ -8,9 +8,10 @@ from typing import Any
 
 from berdiff import schema
 from berdiff.evaluation.bootstrap import Figure
-from berdiff.evaluation.layout import TextTable, interval, number, pipes
+from berdiff.evaluation.layout import interval, number, pipes
 from berdiff.evaluation.per_case import csv_text, higher_is_better, label
 from berdiff.files import whole_file, write_text
+from berdiff.text_tables import TextTable
 
 OURS, PAPER, REFERENCE = "ours", "the paper's", "reference"
 SIZES = ("training steps", "slices", "patients")  # `steps` alone is the sampler's, a head of table A1

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from berdiff.data import dicom, manifest, volumes
+from berdiff.data.held_out import open_held_out
 from berdiff.data.reading import Kind, kind_of, outline
 from berdiff.data.store import open_store
 from berdiff.data.subset import choose_cases
@@ -82,7 +83,7 @@ def shared_items(
     """Those of the command line; without any, cases of the embedded data, which is made on first use."""
     numbers = count()
     if not paths:
-        store = open_store()
+        store = open_held_out() if split == "test" else open_store()
         cases = [case_input(store, int(i)) for i in choose_cases(store, split, limit, seed, spread=True)]
         return [item_of(one, f"s{next(numbers)}", "embedded data") for one in cases]
     items: list[Item] = []

@@ -1,0 +1,170 @@
+"""berdiff doctor: what this machine has, and what is missing for what."""
+
+import os
+import platform
+import shutil
+import sys
+from dataclasses import dataclass
+from importlib import metadata
+from json import dumps
+from pathlib import Path
+from typing import Any
+
+import tyro
+from tyro.conf import FlagCreatePairsOff
+
+CORE = ("torch", "monai", "lightning-fabric", "torchmetrics", "numpy", "scipy", "pillow", "tifffile", "h5py", "nibabel")
+CORE += ("pydicom", "highdicom", "zarr", "numcodecs", "fsspec", "pylidc", "safetensors", "tyro", "pydantic", "jinja2")
+CORE += ("rich", "matplotlib", "tensorboard", "einops", "google-crc32c")
+# extra -> (what needs it, its packages)
+EXTRAS = {
+    "viewer": ("berdiff view", ("fastapi", "uvicorn", "python-multipart")),
+    "onnx": ("berdiff export --format onnx", ("onnx", "onnxscript", "onnxruntime")),
+    "s3": ("s3:// addresses of data and results", ("s3fs",)),
+    "ray": ("berdiff segment --engine ray", ("ray",)),
+    "hub": ("hf:// addresses of models, berdiff push", ("huggingface_hub",)),
+}
+# program -> what needs it; nothing else does
+PROGRAMS = {
+    "c++": "--compile",
+    "git": "the commit in a run's environment.json",
+    "chromium": "tests of the viewer; any browser shows its pages",
+}
+BF16 = ("avx512_bf16", "amx_bf16", "bf16")  # flags of the processor that compute in bf16
+
+
+@dataclass(frozen=True)
+class Doctor:
+    """Show versions, devices, threads, data folders with their sizes, and what is missing for which extra."""
+
+    json: bool = False  # print JSON
+
+    def run(self) -> None:
+        found = examine()
+        print(dumps(found, indent=2) if self.json else _text(found))
+
+
+def examine() -> dict[str, Any]:
+    """Everything, in plain JSON types."""
+    from berdiff import __version__
+    from berdiff.methods.folder import bundled
+    from berdiff.plugins import entry_points
+
+    versions = {name: _version(name) for name in CORE}
+    extras = {}
+    for extra, (purpose, names) in EXTRAS.items():
+        having = {name: _version(name) for name in names}
+        absent = [name for name, version in having.items() if version is None]
+        extras[extra] = {"for": purpose, "versions": having, "missing": absent}
+    groups = ("berdiff.methods", "berdiff.networks", "berdiff.sources")
+    return {
+        "berdiff": __version__,
+        "installed_in": str(Path(__file__).parents[1]),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "packages": versions,
+        "missing": [name for name, version in versions.items() if version is None],
+        "extras": extras,
+        "programs": {name: {"for": purpose, "path": shutil.which(name)} for name, purpose in PROGRAMS.items()},
+        "plug_ins": [f"{point.name} = {point.value}" for group in groups for point in entry_points(group=group)],
+        "machine": _machine(),
+        "folders": _folders(),
+        "bundled_weights": bundled(),
+    }
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _machine() -> dict[str, Any]:
+    import torch
+
+    info = Path("/proc/cpuinfo")
+    stated = info.read_text().splitlines() if info.is_file() else []
+    lines = dict(map(str.strip, line.split(":", 1)) for line in stated if ":" in line)
+    flags = {*lines.get("flags", lines.get("Features", "")).split()}
+    cuda = [
+        {"name": of.name, "memory": of.total_memory, "bf16": of.major >= 8}
+        for of in (torch.cuda.get_device_properties(i) for i in range(torch.cuda.device_count()))
+    ]
+    pages = ("SC_PAGE_SIZE", "SC_PHYS_PAGES")
+    return {
+        "device": "cuda" if cuda else "mps" if torch.backends.mps.is_available() else "cpu",
+        "cuda": cuda,
+        "mps": torch.backends.mps.is_available(),
+        "cpu": lines.get("model name", platform.processor() or platform.machine()),
+        "cpus": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "threads_set_by": "OMP_NUM_THREADS" if os.environ.get("OMP_NUM_THREADS") else None,
+        "bf16": sorted(flags & {*BF16}),
+        "memory": os.sysconf(pages[0]) * os.sysconf(pages[1]),
+    }
+
+
+def _folders() -> dict[str, Any]:
+    from berdiff.data.store import cache_folder, embedded_path
+
+    cache = cache_folder()
+    home = Path(os.environ.get("HF_HOME") or Path.home() / ".cache/huggingface")
+    hub = Path(os.environ.get("HF_HUB_CACHE") or home / "hub")
+    paths = {"cache (BERDIFF_CACHE)": cache, "embedded data": embedded_path(cache), "models of hubs (HF_HOME)": hub}
+    found = {name: {"path": str(path), "exists": path.exists(), "bytes": _size(path)} for name, path in paths.items()}
+    free = next(path for path in (cache, *cache.parents) if path.exists())
+    return {**found, "free": {"path": str(free), "exists": True, "bytes": shutil.disk_usage(free).free}}
+
+
+def _size(path: Path) -> int:
+    """Of all files, each once: caches of hubs link to them."""
+    return sum(file.stat().st_size for file in path.rglob("*") if file.is_file() and not file.is_symlink())
+
+
+def _text(found: dict[str, Any]) -> str:
+    machine = found["machine"]
+    bf16 = f"bf16 by {', '.join(machine['bf16'])}" if machine["bf16"] else "no bf16 in hardware"
+    threads = f"{machine['threads']} threads" + (f" ({machine['threads_set_by']})" if machine["threads_set_by"] else "")
+    lines = [
+        ("berdiff", f"{found['berdiff']} in {found['installed_in']}"),
+        ("Python", f"{found['python']} at {sys.executable}"),
+        ("platform", found["platform"]),
+        ("device", f"--device auto takes {machine['device']}"),
+        *(("GPU", f"{of['name']}, {_bytes(of['memory'])}{', bf16' if of['bf16'] else ''}") for of in machine["cuda"]),
+        ("processor", f"{machine['cpu']}, {machine['cpus']} CPUs, {threads}, {bf16}"),
+        ("memory", _bytes(machine["memory"])),
+        ("weights", ", ".join(found["bundled_weights"])),
+        ("plug-ins", ", ".join(found["plug_ins"]) or "none"),
+        ("packages", ", ".join(f"{name} {version}" for name, version in found["packages"].items() if version)),
+        ("missing", ", ".join(found["missing"]) or "nothing that segmenting, training and evaluating need"),
+    ]
+    for name, of in found["folders"].items():
+        size = _bytes(of["bytes"]) + (" free" if name == "free" else "")
+        lines.append((name, f"{of['path']}, {size if of['exists'] else 'not there yet'}"))
+    for extra, of in found["extras"].items():
+        state = f'without {", ".join(of["missing"])}: pip install "berdiff[{extra}]"' if of["missing"] else "complete"
+        lines.append((f"[{extra}]", f"{state} ({of['for']})"))
+    for name, of in found["programs"].items():
+        lines.append((name, f"{of['path'] or 'not found'} (only for {of['for']})"))
+    return _columns(lines)
+
+
+def _columns(lines: list[tuple[str, str]]) -> str:
+    """Names to the left; long values go on below themselves."""
+    from textwrap import wrap
+
+    edge, first = min(shutil.get_terminal_size((100, 24)).columns, 120), max(len(name) for name, _ in lines) + 2
+    out = []
+    for name, value in lines:
+        parts = wrap(value, max(edge - first, 20), break_long_words=False, break_on_hyphens=False) or [""]
+        out += [f"{name:<{first}}{parts[0]}", *(" " * first + part for part in parts[1:])]
+    return "\n".join(out)
+
+
+def _bytes(count: int) -> str:
+    return f"{count / 1e9:.1f} GB" if count >= 1e8 else f"{count / 1e6:.1f} MB"
+
+
+def command(argv: list[str]) -> None:
+    tyro.cli(Doctor, args=argv, prog="berdiff doctor", config=(FlagCreatePairsOff,)).run()

@@ -1,0 +1,51 @@
+"""`--quiet`, of every command: results and errors alone."""
+
+import sys
+
+import pytest
+
+from berdiff import display
+from berdiff.cli import main as program
+from berdiff.cli.main import COMMANDS, main
+
+
+@pytest.fixture(autouse=True)
+def loud_again():
+    yield
+    display.be_quiet(False)
+
+
+def test_it_is_taken_anywhere_and_silences_bars_and_notices(monkeypatch: pytest.MonkeyPatch, capsys):
+    seen = []
+
+    class Command:
+        @staticmethod
+        def command(argv: list[str]) -> None:
+            seen.append(argv)
+            display.note("opening something ...")
+            with display.progress("counting") as update:
+                monkeypatch.setattr(display, "SECONDS_BETWEEN_LINES", 0.0)
+                update(1, 2)
+            print("the result")
+
+    monkeypatch.setattr(program, "import_module", lambda name: Command)
+    for argv in (["demo", "--quiet", "--cases", "2"], ["--quiet", "demo", "--cases", "2"]):
+        assert main(argv) == 0
+        printed = capsys.readouterr()
+        assert (printed.out, printed.err) == ("the result\n", "")
+    assert main(["demo", "--cases", "2"]) == 0
+    assert "opening something ..." in capsys.readouterr().err
+    assert seen == [["--cases", "2"]] * 3
+
+
+def test_errors_are_not_silenced(capsys):
+    assert main(["--quiet", "no-such-command"]) == 2
+    assert capsys.readouterr().err.startswith("berdiff: no command")
+
+
+@pytest.mark.parametrize("name", ["data", "compare", "runs"])
+def test_the_help_of_a_command_names_it(name: str, capsys):
+    assert name in COMMANDS
+    with pytest.raises(SystemExit):
+        sys.exit(main([name, "--help"]))
+    assert "--quiet" in capsys.readouterr().out
