@@ -86,7 +86,7 @@ def inline() -> list[Command]:
     return list(found.values())
 
 
-class _Parsed(Exception):
+class _Parsed(BaseException):  # no error: nothing that catches errors may hold it
     """The command line was understood; what follows would do the work."""
 
 
