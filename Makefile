@@ -4,20 +4,20 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test test-all coverage bench lint results dist clean
+.PHONY: demo test test-all coverage bench lint results docs notebooks dist clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,docs]"
 	@touch $(STAMP)
 
 demo: $(STAMP)  ## held-out cases of the embedded data with the bundled weights: scores, and a report to look at
 	$(BIN)/berdiff demo --out out/demo
 
 lint: $(STAMP)  ## style, types, and which folder may import which
-	$(BIN)/ruff check src tests benchmarks docs/*.py
-	$(BIN)/ruff format --check src tests benchmarks docs/*.py
+	$(BIN)/ruff check src tests benchmarks docs/*.py docs/hooks docs/notebooks
+	$(BIN)/ruff format --check src tests benchmarks docs/*.py docs/hooks docs/notebooks
 	$(BIN)/pyright
 	$(BIN)/lint-imports
 
@@ -40,5 +40,11 @@ bench: $(STAMP)  ## ratios, each measured side by side in one run, to benchmarks
 results: $(STAMP)  ## docs/results/*.md from the figures in docs/results/data
 	$(BIN)/python docs/make_results.py
 
+docs: $(STAMP)  ## the documentation site in site/; a broken link, a missing page or an undocumented name fails
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+notebooks: $(STAMP)  ## run docs/notebooks again and keep what they print and draw
+	$(BIN)/python docs/make_notebooks.py
+
 clean:
-	rm -rf $(VENV) out build dist .coverage .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) out site build dist .coverage .pytest_cache .ruff_cache .hypothesis

@@ -1,5 +1,7 @@
 """Write the pages docs/results/<topic>.md from docs/results/data: one TOML file per page, one CSV file per table.
 
+The leaderboard has figures of the same CSV files (make_leaderboard.py).
+
 Run it by `make results`, or `python docs/make_results.py [--out DIR]`.
 """
 
@@ -9,6 +11,8 @@ import textwrap
 import tomllib
 from pathlib import Path
 from typing import Any
+
+from make_leaderboard import leaderboard
 
 DATA = Path(__file__).parent / "results" / "data"
 FACTS = ("commit", "data", "cost", "spread")
@@ -62,6 +66,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=DATA.parent, help="folder of the pages (default: %(default)s)")
     out: Path = parser.parse_args().out
     out.mkdir(parents=True, exist_ok=True)
+    (out / "leaderboard.md").write_text(leaderboard(DATA), encoding="utf-8", newline="\n")
     for source in sorted(DATA.glob("*.toml")):
         (out / f"{source.stem}.md").write_text(page(source), encoding="utf-8", newline="\n")
 

@@ -43,6 +43,80 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path):
     assert contents(tmp_path) == {"out", "out/a"}
 
 
+def test_what_a_killed_process_left_of_a_file_goes_and_what_a_living_one_writes_stays(tmp_path: Path):
+    dead, other = tmp_path / ".a.txt.01234567.part", tmp_path / ".b.txt.01234567.part"
+    for left in (dead, other):
+        left.write_text("half")
+    with files.whole_file(tmp_path / "a.txt") as first:
+        first.write_text("first")
+        files.write_text(tmp_path / "a.txt", "second")
+        assert first.exists(), "its writer is alive"
+    assert (tmp_path / "a.txt").read_text() == "first"
+    assert contents(tmp_path) == {"a.txt", other.name}
+
+
+def test_a_folder_is_replaced_in_one_step(tmp_path: Path, monkeypatch):
+    def write(text: str) -> None:
+        with files.replaced_folder(tmp_path / "out") as part:
+            (part / "a").write_text(text)
+            (part / "b").write_text(text)
+
+    write("1")
+    (tmp_path / "link").symlink_to("out")
+    before = (tmp_path / "out").stat().st_ino
+    write("2")
+    assert (tmp_path / "out").stat().st_ino != before, "another folder took its place"
+    with files.replaced_folder(tmp_path / "link") as part:
+        (part / "a").write_text("3")
+    assert (tmp_path / "link").is_symlink()
+    assert contents(tmp_path) == {"out", "out/a", "link"}
+    for failing in ("settle", "_exchange"):  # the disk is full, or broken: the older one stays
+        with monkeypatch.context() as patch:
+            patch.setattr(files, failing, lambda *folders: (_ for _ in ()).throw(OSError(28, "full")))
+            with pytest.raises(OSError, match="full"):
+                write("4")
+        assert (tmp_path / "out" / "a").read_text() == "3"
+        assert contents(tmp_path) == {"out", "out/a", "link"}
+
+
+def test_where_names_cannot_be_exchanged_the_newer_still_takes_the_place(tmp_path: Path, monkeypatch):
+    class WithoutExchange:
+        def __init__(self, *args, **kwargs) -> None: ...
+        def renameat2(self, *args) -> int:
+            return -1
+
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "old").write_text("")
+    monkeypatch.setattr(files.ctypes, "CDLL", WithoutExchange)
+    with files.replaced_folder(tmp_path / "out") as part:
+        (part / "new").write_text("")
+    assert contents(tmp_path) == {"out", "out/new"}
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o027, 0o077, 0o002])
+def test_files_get_the_permissions_of_the_umask(tmp_path: Path, umask: int):
+    """Also where a library makes a private file and renames it, as safetensors does."""
+
+    def private(path: Path) -> None:
+        other = path.with_name("private")
+        os.close(os.open(other, os.O_CREAT | os.O_WRONLY, 0o600))
+        os.replace(other, path)
+
+    before = os.umask(umask)
+    try:
+        with files.whole_file(tmp_path / "a") as part:
+            private(part)
+        for make in (files.whole_folder, files.replaced_folder):
+            with make(tmp_path / make.__name__) as part:
+                (part / "sub").mkdir()
+                private(part / "sub" / "b")
+    finally:
+        os.umask(before)
+    for name in ("a", "whole_folder/sub/b", "replaced_folder/sub/b"):
+        assert (tmp_path / name).stat().st_mode & 0o777 == 0o666 & ~umask
+    assert (tmp_path / "whole_folder").stat().st_mode & 0o777 == 0o777 & ~umask
+
+
 def test_only_leftovers_are_removed(tmp_path: Path):
     keep = [".part", "a.part", ".a.1234567.part", ".a.0123456g.part", ".a.01234567.part.txt"]
     for name in keep:

@@ -128,7 +128,7 @@ def test_files(tmp_path: Path):
         with pytest.raises(InputError, match=r"settings\.json: expected the settings in JSON, found something else"):
             schema.read(file, Outer, "the settings")
     file.write_bytes(b"\xff\xfe{}")
-    with pytest.raises(InputError, match=r"settings\.json: expected the settings in JSON"):
+    with pytest.raises(InputError, match=r"settings\.json: expected the settings, found other bytes than UTF-8"):
         schema.read_json(file, "the settings")
     file.write_text(json.dumps({"name": "x", "count": 99}))
     with pytest.raises(InputError, match=r"settings\.json: count: expected at most 9, found 99$"):

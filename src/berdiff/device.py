@@ -12,9 +12,9 @@ def choose_device(name: str = "auto") -> str:
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     try:
-        torch.empty(0, device=name)
-    except (RuntimeError, AssertionError) as error:  # torch asserts where it was built without CUDA
-        reason = str(error).splitlines()[0]
+        torch.zeros(1, device=name).add(1).item()  # some names stand for devices that hold no numbers
+    except (RuntimeError, AssertionError, NotImplementedError, ImportError) as error:  # what torch raises without CUDA
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise InputError(f"--device: expected auto or a device of this machine, found {name!r} ({reason})") from error
     return name
 

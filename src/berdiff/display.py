@@ -55,7 +55,7 @@ class Display:
     def print(self, line: str) -> None:
         """A line that stays."""
         if self._on:
-            self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+            self._console.print(line, markup=False, emoji=False, highlight=False, soft_wrap=True)
             self._console.file.flush()
 
     def update(self, share: float | None, text: str, last: bool = False) -> bool:
@@ -74,13 +74,20 @@ class Display:
         return True
 
 
+def plain_console(stderr: bool = False) -> "Console":
+    """A console that shows names as they are: nothing in them is a colour, a link or a picture."""
+    from rich.console import Console
+
+    return Console(stderr=stderr, markup=False, emoji=False, highlight=False)
+
+
 @contextmanager
 def progress(what: str) -> Iterator[Callable[[int, int | None], None]]:
     """Yield a function to call with (done, total or None); it may be called often. Shown on stderr."""
-    from rich.console import Console
-
     start = time.monotonic()
-    display = Display(Console(stderr=True), first_line=start + SECONDS_BETWEEN_LINES)  # a quick command prints nothing
+    display = Display(
+        plain_console(stderr=True), first_line=start + SECONDS_BETWEEN_LINES
+    )  # a quick command prints nothing
 
     def update(done: int, total: int | None) -> None:
         left = (time.monotonic() - start) / done * (total - done) if done and total else 0.0

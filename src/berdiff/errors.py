@@ -6,3 +6,12 @@ class InputError(ValueError):
 
     The command line prints it without a traceback and leaves with exit code 2.
     """
+
+    def __init__(self, sentence: str) -> None:
+        """Names out of files may hold anything: what is not printable is escaped here, for terminals and tables."""
+        clean = sentence if sentence.isprintable() else "".join(map(_printable, sentence))
+        super().__init__(clean)
+
+
+def _printable(character: str) -> str:
+    return character if character.isprintable() else ascii(character)[1:-1]

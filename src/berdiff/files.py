@@ -1,9 +1,12 @@
-"""Files that appear whole or not at all, and locks between processes."""
+"""Files and folders that appear whole or not at all, and locks between processes."""
 
+import ctypes
 import fcntl
+import glob
 import os
 import re
 import shutil
+import sys
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,17 +25,45 @@ def _beside(path: Path) -> Path:
 def whole_file(path: str | Path) -> Iterator[Path]:
     """Yield a temporary path to write to; rename it to `path` on success, remove it on failure.
 
-    The data is on the disk before the rename, so a power cut leaves the old file or the new one.
+    The data is on the disk before the rename, so a power cut leaves the old file or the new one. What a killed process
+    left of the same file goes.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     part = _beside(path)
+    handle = os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
     try:
+        _lock_now(handle)  # it is alive
+        _remove_dead(path)
+        mode = os.fstat(handle).st_mode & 0o777  # as the umask says; some libraries put a private file of theirs there
         yield part
+        _permit(part, mode)
         to_disk(part)
         os.replace(part, path)
     finally:
+        os.close(handle)
         part.unlink(missing_ok=True)
+
+
+def _remove_dead(path: Path) -> None:
+    """Parts of this file whose writers are gone, and their locks with them."""
+    for left in path.parent.glob(f".{glob.escape(path.name)}.????????.part"):
+        try:
+            handle = os.open(left, os.O_RDONLY)
+        except OSError:  # renamed meanwhile
+            continue
+        if left.is_file() and _lock_now(handle):
+            left.unlink(missing_ok=True)
+        os.close(handle)
+
+
+def _lock_now(handle: int) -> bool:
+    """Whether the lock is this process's now; False also where the file system has none."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
 def write_text(path: str | Path, text: str) -> None:
@@ -50,14 +81,91 @@ def whole_folder(path: str | Path) -> Iterator[Path]:
     path = Path(path)
     if path.exists():
         raise FileExistsError(path)
+    with _new_folder(path) as part:
+        yield part
+        _permit_all(part)
+        os.replace(part, path)
+
+
+@contextmanager
+def replaced_folder(path: str | Path) -> Iterator[Path]:
+    """As `whole_folder`, on the disk before it appears; an older folder gives way to it in one step.
+
+    Whoever opens `path`, at any time and after any kill, finds all of the old folder or all of the new one.
+    """
+    path = Path(path).resolve()  # the folder itself changes, not a link to it
+    with _new_folder(path) as part:
+        yield part
+        _permit_all(part)
+        settle(part)
+        if path.exists():
+            _exchange(part, path)
+        else:
+            os.replace(part, path)
+        to_disk(path.parent)
+
+
+@contextmanager
+def _new_folder(path: Path) -> Iterator[Path]:
+    """A folder beside `path`; what is there under its name in the end is removed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = _beside(path)
-    part.mkdir()
     try:
+        part.mkdir()
         yield part
-        os.replace(part, path)
     finally:
         shutil.rmtree(part, ignore_errors=True)
+
+
+def _exchange(one: Path, other: Path) -> None:
+    """Both folders change names, in one step where the system has it.
+
+    Where it has not (some network file systems), the newer takes the place of the older in two, and a kill between
+    them leaves the place empty: never half of each.
+    """
+    names = os.fsencode(one), os.fsencode(other)
+    libc = ctypes.CDLL(None, use_errno=True)
+    if hasattr(libc, "renameat2"):
+        at, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+        done = libc.renameat2(at, names[0], at, names[1], exchange) == 0
+    else:
+        done = sys.platform == "darwin" and libc.renamex_np(*names, 2) == 0  # RENAME_SWAP
+    if not done:
+        aside = _beside(other)
+        os.replace(other, aside)
+        try:
+            os.replace(one, other)
+        except OSError:
+            os.replace(aside, other)
+            raise
+        os.replace(aside, one)
+
+
+def _permit(file: Path, mode: int) -> None:
+    if file.stat().st_mode & 0o777 != mode:
+        file.chmod(mode)
+
+
+def _permit_all(folder: Path) -> None:
+    """Files get the permissions that the umask gave their folder: some libraries make private ones."""
+    mode = folder.stat().st_mode & 0o666
+    for file in folder.rglob("*"):
+        if file.is_file() and not file.is_symlink():
+            _permit(file, mode)
+
+
+def settle(folder: Path) -> None:
+    """Wait until the disk has every file of a folder."""
+    for path in folder.rglob("*"):
+        to_disk(path)
+    to_disk(folder)
+
+
+def remove_folder(folder: Path) -> None:
+    """At once: half of it under its own name is never there. Where this is killed, a leftover stays."""
+    part = _beside(folder)
+    os.replace(folder, part)
+    shutil.rmtree(part, ignore_errors=True)
 
 
 def to_disk(path: Path) -> None:
@@ -74,9 +182,9 @@ def is_leftover(path: Path) -> bool:
     return _LEFTOVER.fullmatch(path.name) is not None
 
 
-def remove_leftovers(folder: Path) -> None:
-    """At any depth. Only for a folder that no other process writes to now."""
-    for path in filter(is_leftover, list(folder.rglob(".*.part"))):
+def remove_leftovers(folder: Path, deep: bool = True) -> None:
+    """At any depth, or only beside each other. Only for a folder that no other process writes to now."""
+    for path in filter(is_leftover, list(folder.rglob(".*.part") if deep else folder.glob(".*.part"))):
         shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
 
 

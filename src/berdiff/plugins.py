@@ -16,6 +16,7 @@ class Registry:
         self.group, self.ours = group, ours
 
     def names(self) -> list[str]:
+        """All names, ours first, then those of installed packages."""
         return list(dict.fromkeys([*self.ours, *(point.name for point in entry_points(group=self.group))]))
 
     def load(self, name: str) -> Any:

@@ -30,6 +30,7 @@ _PROTOCOLS: dict[str, tuple[str, str, dict[str, Any]]] = {
 }
 _READ_ONLY = ("http", "https")
 _LIBRARIES = ("botocore", "aiobotocore", "aiohttp", "s3fs", "gcsfs", "google", "azure", "adlfs", "fsspec")
+_NETWORK = (*_LIBRARIES, "urllib", "urllib3", "requests", "http", "httpx", "ssl", "socket")
 _UNREACHABLE = re.compile("timeout|timed ?out|connect|resolve|endpoint", re.IGNORECASE)
 
 
@@ -88,6 +89,16 @@ def _filesystem(protocol: str, process: int) -> Any:
     return fs
 
 
+def library_reason(error: BaseException) -> str | None:
+    """What a library of object stores, or the network itself, says; None where the error is of another kind."""
+    library = type(error).__module__.split(".")[0] in _NETWORK
+    return _first_line(error) if library or isinstance(error, TimeoutError | ConnectionError) else None
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).split("\n")[0] or type(error).__name__)[:160]
+
+
 @contextmanager
 def speaking(address: object, expected: str, missing: str = "nothing there") -> Iterator[None]:
     """What the libraries of object stores raise, as one sentence; anything else goes on as it is."""
@@ -99,7 +110,7 @@ def speaking(address: object, expected: str, missing: str = "nothing there") -> 
         library = type(error).__module__.split(".")[0] in _LIBRARIES
         if not isinstance(error, OSError) and not library:
             raise
-        reason = (str(error).split("\n")[0] or type(error).__name__)[:160]
+        reason = _first_line(error)
         if isinstance(error, FileNotFoundError | NotADirectoryError):
             found = f"no such bucket ({reason})" if reason.endswith("bucket does not exist") else missing
         elif isinstance(error, PermissionError):

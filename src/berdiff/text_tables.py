@@ -20,9 +20,9 @@ CUT = "..."
 
 def console() -> "Console":
     """Of stdout, without an edge where it is no terminal."""
-    from rich.console import Console
+    from berdiff.display import plain_console
 
-    found = Console()
+    found = plain_console()
     if not found.is_terminal:
         found.width = WIDE
     return found
@@ -36,9 +36,9 @@ def show(tables: Sequence[TextTable], lines: Sequence[str] = (), drop: Sequence[
         kept_header, kept_body, dropped = _without(header, body, drop, out.width)
         out.print(_rich(kept_header, kept_body, out.width), "")
         if dropped:
-            out.print(f"left out to fit: {', '.join(dropped)}; --json has all", markup=False, highlight=False)
+            out.print(f"left out to fit: {', '.join(dropped)}; --json has all")
     for line in lines:
-        out.print(line, markup=False, highlight=False, soft_wrap=True)
+        out.print(line, soft_wrap=True)
 
 
 def show_markdown(text: str) -> None:

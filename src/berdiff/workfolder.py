@@ -4,7 +4,8 @@ Several processes may work in one folder at a time. Nobody removes what a living
 removed only by a process that is alone in the folder.
 """
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -13,6 +14,7 @@ from berdiff.errors import InputError
 from berdiff.files import is_lock_of, lock, only_holder, remove_leftovers, share, write_text
 
 SETTINGS, LOCK = "settings.json", ".lock"
+SHOWN = 200  # characters of a setting in a message
 
 
 class WorkFolder(AbstractContextManager["WorkFolder"]):
@@ -75,9 +77,16 @@ class WorkFolder(AbstractContextManager["WorkFolder"]):
     def __exit__(self, *error: object) -> None:
         self.close()
 
+    @staticmethod
+    def binding(settings: dict[str, Any]) -> dict[str, Any]:
+        """Those of the settings that must be the same for a job to go on."""
+        return settings
+
     def _refuse_other_settings(self) -> None:
         try:
-            refuse_other_settings(self.folder, self.what, self._old(), self.settings)
+            old = self._old()
+            now = self.binding(self.settings)
+            refuse_other_settings(self.folder, self.what, None if old is None else self.binding(old), now)
         except InputError:
             self.close()
             raise
@@ -90,6 +99,23 @@ class WorkFolder(AbstractContextManager["WorkFolder"]):
             return None
 
 
+@contextmanager
+def sole_worker(folder: Path, what: str) -> Iterator[None]:
+    """The folder belongs to this process inside the block; InputError where another one has it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        held = lock(folder / LOCK, wait=False)
+    except OSError as error:
+        raise InputError(f"{folder}: expected a folder that can be written, found {error.strerror or error}") from error
+    if held is None:
+        raise InputError(f"{folder}: expected a folder for this {what} alone, found another process at work in it")
+    with held:
+        try:
+            yield
+        finally:
+            (folder / LOCK).unlink(missing_ok=True)
+
+
 def own_settings(found: Any, what: str) -> dict[str, Any] | None:
     """What was found as settings, if it is that of such a job."""
     return found if isinstance(found, dict) and found.get("job") == what else None
@@ -100,5 +126,10 @@ def refuse_other_settings(where: object, what: str, old: dict[str, Any] | None, 
     old = old or new
     names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
     if names:
-        changed = "; ".join(f"{name}: there {old.get(name)!r}, now {new.get(name)!r}" for name in names)
+        changed = "; ".join(f"{name}: there {_short(old.get(name))}, now {_short(new.get(name))}" for name in names)
         raise InputError(f"{where}: expected the settings this {what} was begun with, found others ({changed})")
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."

@@ -112,8 +112,7 @@ def test_the_table_says_what_must_be_there(tmp_path):
     assert len(cases(root)) == 4
     for text in ("volume,number\n1,2\n", "volume,slice\n1\n", "volume,slice\none,2\n", "volume,slice\n\xe9,2\n"):
         (root / "BraTS20 Training Metadata.csv").write_bytes(text.encode("latin-1"))
-        found = refused(lambda: cases(root))
-        assert "Metadata.csv: expected a CSV file with the columns volume and slice, found something else" in found
+        assert "Metadata.csv" in refused(lambda: cases(root))
 
 
 def test_bad_slices(tmp_path):
@@ -156,7 +155,7 @@ def test_bad_slices(tmp_path):
         assert re.search(sentence, found), found
     with h5py.File(root / "volume_1_slice_80.h5", "w") as file:
         file.create_dataset("image", (2**20, 2**20, 4), "f8")  # its header alone
-    assert "slice_80.h5: image: expected (H, W, 4) of at most" in refused(lambda: cases(root))
+    assert "slice_80.h5: expected at most 536870912 pixels (--max-pixels)" in refused(lambda: cases(root))
     (root / "volume_1_slice_80.h5").write_bytes(b"not HDF5")
     assert "slice_80.h5: expected a whole HDF5 file, found a damaged or foreign one" in refused(lambda: cases(root))
 

@@ -222,7 +222,7 @@ def test_bad_tables(tmp_path):
         ("case,patient,split\nc0,a,dev\n", "line 2: expected the split train, val, test, found 'dev'"),
         ("case,patient,split\nc0,a,\n", "line 2: expected the split train, val, test, found ''"),
         ("case,patient\nc0\n", "line 2: expected 2 columns, found another number"),
-        ("name,who\nc0,a\n", "expected the columns case, patient and perhaps split, found name, who"),
+        ("name,who\nc0,a\n", "expected the columns case, patient and perhaps split, found no case and no patient"),
         ("", "expected the columns case, patient and perhaps split, found"),
         ("case,patient\n\xe9", "expected a CSV file, found something else"),
         ('case,patient\n"c0,a', "expected a CSV file, found something else"),

@@ -76,7 +76,7 @@ def test_refused(tmp_path):
         (read_image, "n.tif", "expected finite values, found NaN"),
         (read_image, "v.tif", "expected one 2D picture"),
         (read_image, "t.tif", "found a damaged one"),
-        (read_image, "g.gif", "expected one 2D picture, found 2 frames"),
+        (read_image, "g.gif", "expected a picture .PNG, JPG or TIFF., found something else"),
         (read_image, "none.png", "found no such file"),
         (lambda path: read_mask(path, size=(7, 5)), "c.png", "expected a mask of"),
     ]:

@@ -169,6 +169,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # a suite in the backg
 from pathlib import Path
 from layouts import as_source, make_cases
 from berdiff.data import prepare as preparing
+from berdiff.data import shards
 
 def slow():
     for i, case in enumerate(make_cases(10)):
@@ -181,7 +182,7 @@ source = as_source([])
 read = source.read
 source.read = lambda path, options: __import__("dataclasses").replace(read(path, options), cases=slow())
 preparing.find_source = lambda name: source
-preparing.SHARD = 4
+shards.MOST_CASES = 4
 preparing.prepare("made", None, Path(sys.argv[1]))
 """
 

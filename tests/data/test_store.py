@@ -30,7 +30,7 @@ def cases():
 def address(cases, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Ten cases in shards of 3: the last is not full, and a place in a shard has now more, now fewer raters."""
     monkeypatch.setattr(preparing, "find_source", lambda name: as_source(cases))
-    monkeypatch.setattr(preparing, "SHARD", 3)
+    monkeypatch.setattr("berdiff.data.shards.MOST_CASES", 3)
     preparing.prepare("made", None, tmp_path / "s.zarr")
     return tmp_path / "s.zarr"
 

@@ -27,7 +27,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Ten cases of float images, so that NaN is possible, in shards of 4."""
     cases = [replace(case, image=(case.image / 255).astype(np.float32)) for case in make_cases(10)]
     monkeypatch.setattr(preparing, "find_source", lambda name: as_source(cases, dtype="float32"))
-    monkeypatch.setattr(preparing, "SHARD", 4)
+    monkeypatch.setattr("berdiff.data.shards.MOST_CASES", 4)
     preparing.prepare("made", None, tmp_path / "s")
     return tmp_path / "s"
 

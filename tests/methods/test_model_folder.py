@@ -1,6 +1,7 @@
 """A model saved and loaded is the same model; a folder that is not one is refused in a sentence."""
 
 import json
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -273,3 +274,34 @@ def test_weights_are_copied_between_models_of_one_network(saved: Path, tmp_path:
             folder.copy_weights(other, str(saved))
     with pytest.raises(InputError, match="nowhere: expected the folder of a run or of a model"):
         folder.copy_weights(fresh, str(tmp_path / "nowhere"))
+
+
+def test_a_model_folder_is_replaced_as_a_whole(tmp_path: Path):
+    """Whoever reads it meanwhile has one model or the other; other files stay; the umask decides who may read."""
+    before = os.umask(0o022)
+    try:
+        folder.save(awake(CONFIGS[2]), tmp_path / "model")
+        (tmp_path / "model" / "README.md").write_text("a card")
+        folder.save(awake(CONFIGS[0]), tmp_path / "model")
+    finally:
+        os.umask(before)
+    assert folder.load(tmp_path / "model").config == CONFIGS[0]
+    assert (tmp_path / "model" / "README.md").read_text() == "a card"
+    assert {oct(path.stat().st_mode & 0o777) for path in (tmp_path / "model").iterdir()} == {"0o644"}
+
+
+def test_a_folder_that_is_replaced_while_it_is_read_is_read_again(tmp_path: Path, monkeypatch):
+    folder.save(awake(CONFIGS[2]), tmp_path / "model")
+    times, other = [], awake(CONFIGS[0])
+    torch.nn.init.zeros_(next(other.parameters()))
+
+    def replaced_meanwhile(file: Path, read=folder.read_config):
+        found = read(file)
+        if not times:
+            folder.save(other, tmp_path / "model")
+        times.append(file)
+        return found
+
+    monkeypatch.setattr(folder, "read_config", replaced_meanwhile)
+    assert folder.load(tmp_path / "model").config == CONFIGS[0]
+    assert len(times) == 2

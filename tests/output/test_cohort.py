@@ -22,6 +22,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from berdiff.claims import Claims
 from berdiff.errors import InputError
 from berdiff.files import lock
 from berdiff.inference.finding import Finding
@@ -31,7 +32,6 @@ from berdiff.inference.region import Region
 from berdiff.inference.settings import FindingOptions, SegmentSettings
 from berdiff.output import cohort, exports
 from berdiff.output.case_files import combined_majority, combined_saliency
-from berdiff.output.claims import Claims
 from berdiff.output.kinds import OutputSettings
 from berdiff.output.outcome import Outcome
 from berdiff.output.result_files import LocalFiles, RemoteFiles

@@ -89,6 +89,21 @@ def test_no_row_is_nearly_empty(counts: tuple[int, ...]):
     assert max(map(len, rows)) <= 10
 
 
+@pytest.mark.parametrize("raters", [0, 3, 4])
+def test_a_panel_has_no_blank_places(raters: int):
+    """All rows reach from left to right, and no tile is more than half as large again as another."""
+    figure = result_2d(raters=raters).plot()
+    assert all(ax.images for ax in figure.axes)
+    FigureCanvasAgg(figure).draw()
+    boxes = [ax.get_position() for ax in figure.axes]
+    rows = {round(box.y0 + box.y1, 2) for box in boxes}
+    for middle in rows:
+        row = [box for box in boxes if round(box.y0 + box.y1, 2) == middle]
+        assert min(box.x0 for box in row) < 0.03
+        assert max(box.x1 for box in row) > 0.97
+    assert max(box.width for box in boxes) < 1.6 * min(box.width for box in boxes)
+
+
 def test_the_panel_shows_arrays_as_they_are():
     """Row 0 on top, column 0 left, and a pixel as high over wide as the spacing says."""
     result = result_2d()

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from berdiff.data.batches import Batches
+from berdiff.methods import folder as model_folder
 from berdiff.training.run_folder import read_rows
 from berdiff.training.session import train
 
@@ -79,20 +80,21 @@ def whole(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-# A checkpoint makes seven such calls, a model folder four, the whole run about 85.
+# A checkpoint makes seven such calls, a model folder five, the whole run about 95.
 KILLS = (
     (0, ".config.json"),
     (5, ".stats.jsonl"),
     (7, "checkpoints/.step-00000004"),
     (11, "checkpoints/.step-00000004"),
-    (14, "model/.model.safetensors"),
-    (17, "model/.config.json"),
-    (20, "best/.config.json"),
-    (22, "checkpoints/.step-00000008"),
+    (14, ".model"),
+    (17, ".model"),
+    (22, ".best"),
     (26, "checkpoints/.step-00000008"),
-    (35, "checkpoints/.step-00000012"),
-    (44, "model/.model.safetensors"),
-    (52, "checkpoints/.step-00000016"),
+    (30, "checkpoints/.step-00000008"),
+    (37, ".model"),  # the older one, after the new one has taken its place
+    (41, "checkpoints/.step-00000012"),
+    (50, ".model"),
+    (56, ".best"),
 )
 
 
@@ -105,6 +107,9 @@ def test_killed_while_writing(store: Path, whole: Path, tmp_path: Path, kills) -
         assert process.exitcode == -signal.SIGKILL
         (leftover,) = run.rglob(".*.part")
         assert str(leftover.relative_to(run)).startswith(left), "the kill fell elsewhere than this case is meant for"
+        for model in ("model", "best"):
+            if (run / model).exists():
+                model_folder.load(run / model)  # weights and configuration of one moment, whenever the kill came
         _finish(store, run)
         _assert_same(run, whole)
 

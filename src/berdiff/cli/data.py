@@ -12,8 +12,10 @@ import tyro
 from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
 
 from berdiff.cli.opening import open_data
+from berdiff.data.limits import Limits, using
 from berdiff.display import progress
 from berdiff.errors import InputError
+from berdiff.schema import check
 
 ADDRESS = "A folder or the address of an object store, such as s3://bucket/store"
 Address = Annotated[Positional[str | None], arg(metavar="[STORE]", help=f"{ADDRESS}; without it, the embedded store.")]
@@ -44,8 +46,11 @@ def prepare(argv: list[str]) -> None:
     asked = tyro.cli(arguments, args=rest, prog=f"berdiff data prepare {name}", config=(FlagCreatePairsOff,))
     from berdiff.data.prepare import prepare as write
 
+    if asked.seed < 0:
+        raise InputError(f"--seed: expected at least 0, found {asked.seed}")
     split = {option: getattr(asked, option) for option in ("seed", "val", "test", "resplit")}
-    with progress(f"preparing {asked.out}") as step:
+    limits = check(asked.limits, Limits, lambda setting: f"--{setting.replace('_', '-')}")
+    with using(limits), progress(f"preparing {asked.out}") as step:
         manifest = write(name, getattr(asked, "path", None), asked.out, asked.source, **split, progress=step)
     _print(asked.out, manifest, asked.json)
 
@@ -70,6 +75,7 @@ class Prepare:
     """Fraction of the patients for test, where the source has no split of its own."""
     resplit: bool = False
     """Split by patient even where the source has a split of its own."""
+    limits: OmitArgPrefixes[Limits] = dataclasses.field(default_factory=Limits)
     json: Json = False
 
 

@@ -1,11 +1,10 @@
-"""The command line: pick the command, import only that, turn bad input into one sentence and exit code 2."""
+"""The command line: pick the command, import only that, and run it behind the boundary that speaks in sentences."""
 
 import os
 import sys
 from importlib import import_module
 
 from berdiff import __version__, display
-from berdiff.errors import InputError
 
 # name -> what it is for; the module is berdiff.cli.<name>, which offers command(argv). Nothing is imported before it is
 # asked for, so `berdiff --help` answers at once.
@@ -34,7 +33,8 @@ usage: berdiff COMMAND [OPTIONS]
 {LINES}
 
 `berdiff COMMAND --help` lists the options of a command, `berdiff --version` prints the version. Every command
-takes --quiet: no progress bar and no notices, only results and errors."""
+takes --quiet: no progress bar and no notices, only results and errors. `berdiff --debug COMMAND` shows the
+traceback of an error."""
 QUIET = "every command: --quiet   no progress bar and no notices, only results and errors"
 
 
@@ -48,26 +48,22 @@ def main(argv: list[str] | None = None) -> int:
     if argv[0] == "--version":
         print(__version__)
         return 0
-    name, *rest = argv
+    if argv[0] == "--debug":
+        os.environ["BERDIFF_DEBUG"] = "1"  # for the processes that the command starts, too
+        argv = argv[1:]
+    name, *rest = argv or [""]
     if name not in COMMANDS:
         print(f"berdiff: no command {name!r}; expected one of {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
+    from berdiff.boundary import run, show_any_name
+
+    show_any_name()
     try:
-        import_module(f"berdiff.cli.{name}").command(rest)
-    except InputError as error:
-        print(f"berdiff {name}: {error}", file=sys.stderr)
-        return 2
+        return run(name, lambda: import_module(f"berdiff.cli.{name}").command(rest))
     except SystemExit as leaving:  # as help does
         if leaving.code in (None, 0) and {"-h", "--help"} & {*rest}:
             print(QUIET)
         raise
-    except BrokenPipeError:  # `berdiff ... | head`: the reader has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the flush at exit finds no broken pipe
-        return 1
-    except KeyboardInterrupt:
-        print(f"berdiff {name}: interrupted", file=sys.stderr)
-        return 130
-    return 0
 
 
 if __name__ == "__main__":

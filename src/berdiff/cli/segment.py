@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
 
+from berdiff.data.limits import Limits, using
 from berdiff.display import note, progress
 from berdiff.errors import InputError
 from berdiff.hub import is_hub
-from berdiff.inference.settings import FindingOptions, Precision, SegmentSettings
+from berdiff.inference.settings import FindingOptions, Precision, SegmentSettings, option
 from berdiff.memory import keep_freed_memory
 from berdiff.output.kinds import OutputSettings
+from berdiff.schema import check
 
 if TYPE_CHECKING:
     from berdiff.output.outcome import Outcome
@@ -37,6 +39,7 @@ class Segment:
     output: OmitArgPrefixes[OutputSettings]
     settings: Annotated[SegmentSettings, arg(name="")] = field(default_factory=SegmentSettings)
     findings: OmitArgPrefixes[FindingOptions] = field(default_factory=FindingOptions)
+    limits: OmitArgPrefixes[Limits] = field(default_factory=Limits)
     size: Annotated[tuple[int, int] | None, arg(metavar="H W")] = None
     """height and width that the network sees at once; default: what it was trained at"""
     split: Literal["train", "val", "test", "all"] = "test"  # split of a prepared store
@@ -54,6 +57,10 @@ class Segment:
     json: bool = False  # print the outcome as JSON
 
     def run(self) -> None:
+        with using(check(self.limits, Limits, option)):
+            self._run()
+
+    def _run(self) -> None:
         from berdiff.inference.findings import open_findings
         from berdiff.inference.inputs import find_inputs, parse_part, take_part
         from berdiff.inference.model import load
@@ -69,7 +76,8 @@ class Segment:
         how: dict[str, Any] = {"size": self.size, "precision": self.precision, "compile": self.compile}
         # of several workers each opens the model for itself, and this one only answers questions
         model = load(self.model, self.device if alone else "cpu", **how)
-        inputs = find_inputs(self.inputs, model.input_spec.channels, self.split, self.limit, self.settings.seed)
+        chosen = (self.split, self.limit, self.settings.seed)
+        inputs = find_inputs(self.inputs, model.input_spec.channels, *chosen, note=partial(print, file=sys.stderr))
         if findings is not None:
             found = findings.choose(inputs, every=self.limit is None)
             if without := len({item.name for item in inputs} - {item.name for item in found}):
@@ -90,6 +98,7 @@ class Segment:
                     self.settings,
                     self.output,
                     findings,
+                    self.limits,
                 )
                 outcome = segment(job, task, inputs, self.engine, self.workers)
         if self.json:

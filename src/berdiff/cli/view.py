@@ -1,15 +1,17 @@
 """berdiff view [MODEL] [PATH...]"""
 
 import importlib.util
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
 from annotated_types import Ge, Le
-from tyro.conf import FlagCreatePairsOff, Positional, arg
+from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
 
 from berdiff import schema
+from berdiff.data.limits import Limits as ImageLimits
+from berdiff.data.limits import using
 from berdiff.display import note
 from berdiff.errors import InputError
 from berdiff.inference.settings import option
@@ -44,8 +46,13 @@ class View(schema.Settings):
     session_minutes: Annotated[float, Ge(1)] = 60  # uploads are removed when their client was silent for so long
     no_browser: bool = False  # do not open the page in a browser
     device: str = "auto"  # auto, cpu, cuda, cuda:1, mps, ...
+    limits: OmitArgPrefixes[ImageLimits] = field(default_factory=ImageLimits)
 
     def run(self) -> None:
+        with using(self.limits):
+            self._run()
+
+    def _run(self) -> None:
         if missing := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
             install = 'pip install "berdiff[viewer]"'
             raise InputError(f"{missing[0]}: expected the packages of `{install}`, found it missing")

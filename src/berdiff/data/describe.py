@@ -45,6 +45,19 @@ def refusing(errors: tuple[type[Exception], ...], where: object, expected: str, 
         raise InputError(f"{where}: expected {expected}, found {found} ({first_line(error)})") from error
 
 
+@contextmanager
+def decoding(where: object, expected: str, found: str = "a damaged or foreign one") -> Iterator[None]:
+    """Around a library that reads foreign bytes: whatever it happens to raise there means that they are wrong."""
+    try:
+        yield
+    except InputError:
+        raise
+    except MemoryError as error:
+        raise InputError(f"{where}: expected {expected}, found one that needs more memory than there is") from error
+    except Exception as error:
+        raise InputError(f"{where}: expected {expected}, found {found} ({first_line(error)})") from error
+
+
 def expect(right: object, where: object, expected: str, found: object = "none") -> None:
     """Refuse what is not right in the one form of sentence: WHERE: expected ..., found ..."""
     if not right:

@@ -4,29 +4,33 @@ A header costs well under a millisecond and a slice of pixels a hundred times mo
 files is sorted and checked by headers, and only the slices that are wanted are decoded.
 """
 
+import io
 import math
-import struct
 import warnings
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from berdiff.data.describe import by, expect, present, refusing
-from berdiff.data.paths import expect_folder, files_under
+from berdiff.data.describe import by, decoding, expect, present
+from berdiff.data.limits import check_bytes, check_size
+from berdiff.data.numbers import finite
+from berdiff.data.paths import expect_file, expect_folder, fault_of, files_under
 
 if TYPE_CHECKING:
     import pydicom  # at run time where a file is read: most commands never see a DICOM file
 
 SUFFIXES = (".dcm", ".dicom", ".ima")
 SAME_POSITION = 1e-3  # mm: two slices nearer than this are at one place
+MAX_MM = 1e6  # of a pixel, and from it to the origin: a kilometre
+CHUNK = 2**20  # bytes that are inflated at a time
 _TEXTS = {"patient": "PatientID", "study_uid": "StudyInstanceUID", "series_uid": "SeriesInstanceUID"}
-_TEXTS |= {"modality": "Modality"}
+_TEXTS |= {"modality": "Modality", "sop_class": "SOPClassUID"}
 _COUNTS = {"instance": ("InstanceNumber", 0), "frames": ("NumberOfFrames", 1), "channels": ("SamplesPerPixel", 1)}
 _GEOMETRY = {"spacing": ("PixelSpacing", 2), "position": ("ImagePositionPatient", 3)}
 _GEOMETRY |= {"orientation": ("ImageOrientationPatient", 6), "thickness": ("SliceThickness", 1)}
@@ -42,6 +46,7 @@ class SliceHeader:
     study_uid: str  # "" where the file has none
     series_uid: str
     modality: str
+    sop_class: str
     instance: int
     shape: tuple[int, int]  # (rows, columns)
     frames: int
@@ -82,24 +87,14 @@ def quiet() -> Iterator[None]:
         yield
 
 
-@cache
-def unreadable() -> tuple[type[Exception], ...]:
-    """What pydicom raises, by experience, on files that are cut short, are not DICOM, or carry values that do not
-    parse."""
-    from pydicom.errors import InvalidDicomError
-
-    broken = (InvalidDicomError, EOFError, OSError, ValueError, KeyError, TypeError, AttributeError)
-    return (*broken, NotImplementedError, RuntimeError, struct.error)
-
-
 def _numbers(data: "pydicom.Dataset", path: Path, tag: str, count: int) -> tuple[float, ...] | None:
     """The `count` finite numbers of a tag, positive for a spacing; None where the file has no such tag."""
     value = data.get(tag)
     if value is None or value == "":
         return None
     numbers = tuple(float(v) for v in ([value] if isinstance(value, (int, float, str)) else value))
-    kind, bound = ("positive", 0) if tag == "PixelSpacing" else ("finite", -math.inf)
-    fits = len(numbers) == count and all(bound < number < math.inf for number in numbers)
+    kind, bound = ("positive", 0) if tag == "PixelSpacing" else ("finite", -MAX_MM)
+    fits = len(numbers) == count and all(bound < number < MAX_MM for number in numbers)
     expect(fits, path, f"{count} {kind} numbers in the DICOM tag {tag}", value)
     return numbers
 
@@ -109,8 +104,8 @@ def read_header(path: str | Path) -> SliceHeader:
     import pydicom
 
     path = Path(path)
-    with quiet(), refusing(unreadable(), path, "a DICOM file", "one that cannot be read"):
-        data = pydicom.dcmread(path, stop_before_pixels=True, specific_tags=_TAGS)
+    with opened(path, "a DICOM file", "one that cannot be read") as file:
+        data = pydicom.dcmread(file, stop_before_pixels=True, specific_tags=_TAGS)
         values: dict[str, Any] = {name: str(data.get(tag) or "") for name, tag in _TEXTS.items()}
         values |= {name: int(data.get(tag) or default) for name, (tag, default) in _COUNTS.items()}
         values |= {name: _numbers(data, path, tag, count) for name, (tag, count) in _GEOMETRY.items()}
@@ -125,8 +120,11 @@ def read_pixels(path: str | Path) -> np.ndarray:
     import pydicom
 
     path = Path(path)
-    with quiet(), refusing(unreadable(), path, "whole DICOM pixel data", "data that cannot be read"):
-        data = pydicom.dcmread(path)
+    with opened(path, "whole DICOM pixel data", "data that cannot be read") as file:
+        check_bytes(path, path.stat().st_size)  # it is read as a whole
+        data = pydicom.dcmread(file)
+        counts = [int(data.get(tag) or 1) for tag in ("NumberOfFrames", "Rows", "Columns", "SamplesPerPixel")]
+        check_size(path, counts, max(4, int(data.get("BitsAllocated") or 0) // 8))
         stored = data.pixel_array
         rescale = {tag: _numbers(data, path, tag, 1) for tag in ("RescaleSlope", "RescaleIntercept")}
     for tag, number in rescale.items():
@@ -134,7 +132,34 @@ def read_pixels(path: str | Path) -> np.ndarray:
         expect(number is not None or data.get("Modality") != "CT", path, needed)
     expect(stored.ndim == 2, path, "a DICOM image of one frame and one channel", f"shape {stored.shape}")
     (slope,), (intercept,) = rescale["RescaleSlope"] or (1.0,), rescale["RescaleIntercept"] or (0.0,)
-    return stored.astype(np.float32) * np.float32(slope) + np.float32(intercept)
+    with np.errstate(over="ignore", invalid="ignore"):  # what comes out of it is refused
+        return finite(finite(stored, path).astype(np.float32) * np.float32(slope) + np.float32(intercept), path)
+
+
+@contextmanager
+def opened(path: Path, expected: str, found: str) -> Iterator[io.BufferedReader]:
+    """A regular file; whatever pydicom raises inside is the file's fault."""
+    expect_file(path, "a DICOM file")
+    with quiet(), decoding(path, expected, found), _Guarded(io.FileIO(path)) as file:
+        yield file
+
+
+class _Guarded(io.BufferedReader):
+    """Of a deflated file pydicom reads the rest at once and inflates it, however large it becomes: here it is seen
+    first how large."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        content = super().read(size)
+        if size is None or size < 0:
+            self._check_inflated(content)
+        return content
+
+    def _check_inflated(self, content: bytes) -> None:
+        inflater, length = zlib.decompressobj(-zlib.MAX_WBITS), 0
+        while content and not inflater.eof:
+            length += len(inflater.decompress(content, CHUNK))
+            content = inflater.unconsumed_tail
+            check_bytes(self.name, length, share=1 / 8, found="more in a deflated file")  # pydicom holds several copies
 
 
 def is_dicom(path: Path) -> bool:
@@ -146,6 +171,8 @@ def is_dicom(path: Path) -> bool:
     if path.suffix.lower() in SUFFIXES:
         return True
     if path.name == "DICOMDIR" or path.suffix[1:].isalpha():
+        return False
+    if fault_of(path):
         return False
     with path.open("rb") as file:
         return file.read(132)[128:] == b"DICM"
@@ -199,6 +226,7 @@ def read_volume(headers: Sequence[SliceHeader]) -> DicomVolume:
     files, gaps = [headers[i].path for i in order], np.diff(along[order])
     for (one, other), gap in zip(pairwise(files), gaps, strict=True):
         expect(gap >= SAME_POSITION, other, "one file per slice", f"the position of {one.name} again")
-    between = float(np.median(gaps)) if len(gaps) else (first.thickness or math.nan)
+    between = float(np.median(gaps)) if len(gaps) else max(first.thickness or 0, 0) or math.nan
+    check_size(first.path.parent, (len(files), *first.shape), 4)
     hu = np.stack([read_pixels(path) for path in files])
     return DicomVolume(hu, (between, *spacing), positions[order], plane, first.modality, tuple(files))

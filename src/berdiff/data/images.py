@@ -1,22 +1,30 @@
 """Read 2D pictures (PNG, JPG, TIFF) as arrays; a file that is not what it should be is named in one sentence."""
 
 import logging
-import struct
-import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
+from PIL import ImageFile
+from PIL.JpegImagePlugin import JpegImageFile
+from PIL.PngImagePlugin import PngImageFile
+from PIL.TiffImagePlugin import TiffImageFile
 
-from berdiff.data.describe import by, expect, refusing, some_values
+from berdiff.data.describe import by, decoding, expect, some_values
+from berdiff.data.limits import check_size
+from berdiff.data.numbers import finite
 from berdiff.data.paths import expect_file
 from berdiff.errors import InputError
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff")
-
-# What Pillow and tifffile raise on a broken or foreign file, depending on where in the file the damage is.
-_BROKEN = (OSError, SyntaxError, ValueError, EOFError, struct.error, zlib.error, IndexError, KeyError)
-_PLAIN_MODES = ("L", "I;16", "I;16B", "I;16L", "I", "F")
+WIDE_MODES = ("I;16", "I;16B", "I;16L", "I", "F")  # Pillow's pictures of more than 8 bits per value
+_PLAIN_MODES = ("L", *WIDE_MODES)
+# How the files begin. By their content and not by Pillow's own guess: it knows formats that start other programs, and
+# its limit on pixels is a setting of the whole process, where ours is an option.
+_FORMATS: dict[bytes, Any] = {b"\x89PNG\r\n\x1a\n": PngImageFile, b"\xff\xd8\xff": JpegImageFile}
+_FORMATS |= dict.fromkeys((b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"), TiffImageFile)
 
 
 def read_image(path: str | Path, channels: int | None = None) -> np.ndarray:
@@ -30,8 +38,7 @@ def read_image(path: str | Path, channels: int | None = None) -> np.ndarray:
     if channels == 1 and len(image) == 3 and (image == image[:1]).all():
         image = image[:1]
     expect(channels in (None, len(image)), path, f"{channels} channel(s)", len(image))
-    expect(image.dtype.kind != "f" or np.isfinite(image).all(), path, "finite values", "NaN or infinity")
-    return np.ascontiguousarray(image)
+    return np.ascontiguousarray(finite(image, path))
 
 
 def read_labels(path: str | Path, size: tuple[int, int] | None = None) -> np.ndarray:
@@ -66,23 +73,35 @@ def binary(labels: np.ndarray, what: str) -> np.ndarray:
     raise InputError(f"{what}: expected a mask of 0 and 1 or of 0 and 255, found the values {some_values(labels)}")
 
 
+@contextmanager
+def open_picture(path: Path) -> Iterator[ImageFile.ImageFile]:
+    """A PNG, JPG or TIFF with its header read and its size checked; what goes wrong inside is the file's fault."""
+    expect_file(path, "a picture")
+    with decoding(path, "a whole picture", "a damaged one"):
+        with path.open("rb") as file:
+            head = file.read(8)
+        opener = next((one for start, one in _FORMATS.items() if head.startswith(start)), None)
+        if opener is None:
+            raise InputError(f"{path}: expected a picture (PNG, JPG or TIFF), found something else")
+        with opener(path) as picture:
+            shape, itemsize = (picture.height, picture.width, len(picture.getbands())), 4
+            check_size(path, shape, itemsize if picture.mode in WIDE_MODES else 1)
+            yield picture
+
+
 def _pixels(path: Path, labels: bool) -> np.ndarray:
     """(H, W) or (H, W, C). A palette is looked up for an image and kept as indices for labels."""
     expect_file(path, "a picture")
-    with refusing((*_BROKEN, Image.DecompressionBombError), path, "a whole picture", "a damaged one"):
+    with decoding(path, "a whole picture", "a damaged one"):
         if path.suffix.lower() in (".tif", ".tiff") and (pixels := _tiff_pixels(path)) is not None:
             return pixels
-        try:
-            opened = Image.open(path)
-        except UnidentifiedImageError as error:
-            raise InputError(f"{path}: expected a picture (PNG, JPG or TIFF), found something else") from error
-        with opened as picture:
+        with open_picture(path) as picture:
             frames = getattr(picture, "n_frames", 1)
             expect(frames == 1, path, "one 2D picture", f"{frames} frames")
             if picture.mode in ("1", "LA", "La"):
-                picture = picture.convert("L")
-            elif picture.mode not in _PLAIN_MODES and not (labels and picture.mode == "P"):
-                picture = picture.convert("RGB")
+                return np.array(picture.convert("L"))
+            if picture.mode not in _PLAIN_MODES and not (labels and picture.mode == "P"):
+                return np.array(picture.convert("RGB"))
             return np.array(picture)
 
 
@@ -97,6 +116,7 @@ def _tiff_pixels(path: Path) -> np.ndarray | None:
             return None  # other compressions and palettes: Pillow knows them
         planar, found = page.axes in ("YX", "YXS", "SYX"), f"{len(file.pages)} pages of shape {page.shape}"
         expect(planar and len(file.pages) == 1, path, "one 2D picture, grey or in colour", found)
+        check_size(path, page.shape, page.dtype.itemsize if page.dtype is not None else 8)
         pixels = page.asarray()
         if page.photometric == 0 and pixels.dtype.kind == "u":  # "0 is white"
             pixels = np.iinfo(pixels.dtype).max - pixels
@@ -106,4 +126,4 @@ def _tiff_pixels(path: Path) -> np.ndarray | None:
         pixels = pixels[..., :3] if page.photometric == 2 else pixels[..., 0]
     if pixels.dtype == bool:
         return pixels.astype(np.uint8) * 255
-    return pixels.astype(np.float32) if pixels.dtype == np.float64 else pixels
+    return pixels

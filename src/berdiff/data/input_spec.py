@@ -14,6 +14,7 @@ from berdiff.schema import Settings
 
 Rule = Literal["auto", "dtype", "percentiles", "brain", "minmax", "window"]
 Size = tuple[int, int]
+LARGEST = 2.0**126  # a quarter of what 32 bits hold: differences fit too
 Side = Annotated[int, Ge(1), Lt(2**20)]
 Kind = Literal["independent", "nested", "exclusive"]
 """How targets may lie to each other: anyhow; each inside the one before it; at most one per pixel."""
@@ -37,6 +38,8 @@ class Intensity(Settings):
         low, high = self.window or (0, 1)
         if not low < high:
             raise InputError(f"window: expected a lower and a higher value, found {low:g} {high:g}")
+        if max(-low, high) > LARGEST or high - low < max(abs(low), abs(high)) / 2**20:
+            raise InputError(f"window: expected values that 32 bits tell apart, found {low:g} {high:g}")
 
 
 @dataclass(frozen=True)

@@ -65,10 +65,7 @@ def canonical(values: dict[str, Any]) -> str:
 def parse(text: str, address: str) -> Manifest:
     """The manifest of the store at `address`; every field is checked, since the file may come from anywhere."""
     what = f"{address}/{NAME}"
-    try:
-        values = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{what}: expected a JSON manifest, found something else ({error})") from error
+    values = schema.loads(text, what, "a manifest")
     ours = isinstance(values, dict) and values.get("format") == FORMAT
     expect(ours, what, "the manifest of a berdiff store", "something else")
     version, found = values.get("version"), values.pop("checksum", None)

@@ -1,30 +1,70 @@
-"""The files of a source folder, none of which may lead out of it."""
+"""The files of a source folder: THE place that lists and looks at foreign files before anything opens them.
+
+Only regular files are opened. A FIFO would wait for ever, a device never ends; a link may lead nowhere, round in
+circles or out of the folder; a folder may be closed to us. Each is reported by its name.
+"""
 
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeVar
 
 from berdiff.data.describe import expect
+from berdiff.errors import InputError
 
 Key = TypeVar("Key")
 # how people call the folders of a split
 SPLIT_FOLDERS = {"training": "train", "train": "train", "validation": "val", "valid": "val", "val": "val"}
 SPLIT_FOLDERS |= {"testing": "test", "test": "test"}
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+def fault_of(path: Path) -> str:
+    """What is wrong with something that should be a regular file that can be read, in words; "" where nothing is."""
+    try:
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
+        return "a link to nothing" if path.is_symlink() else "no such file"
+    except (OSError, ValueError) as error:  # a loop of links, a closed folder, a name too long, a name with a 0 in it
+        return _reason(error)
+    if not stat.S_ISREG(mode):
+        return _KINDS.get(stat.S_IFMT(mode), "no regular file")
+    return "" if os.access(path, os.R_OK) else "one that may not be read (permission denied)"
 
 
 def expect_folder(path: Path, what: str = "a folder") -> None:
-    expect(path.is_dir(), path, what, "a file" if path.exists() else "nothing")
+    found = fault_of(path) or "a file"
+    expect(found == "a folder", path, what, "nothing" if found == "no such file" else found)
+    expect(os.access(path, os.R_OK | os.X_OK), path, what, "one that may not be read (permission denied)")
 
 
 def expect_file(path: Path, what: str) -> None:
-    expect(path.is_file(), path, what, "a folder" if path.is_dir() else "no such file")
+    found = fault_of(path)
+    expect(not found, path, what, found)
+
+
+def exists(path: Path) -> bool:
+    """Whether there is anything, of whatever kind; a name that no file system takes names nothing."""
+    try:
+        return os.path.lexists(path)
+    except (OSError, ValueError):
+        return False
 
 
 def inside(root: Path, path: Path) -> Path:
     """`path`, if it lies in `root` when all links and `..` are followed."""
-    end = path.resolve()
-    expect(end.is_relative_to(root.resolve()), path, f"a path inside {root}", f"one that leads to {end}")
+    try:
+        end, root_end = path.resolve(), root.resolve()
+    except (OSError, RuntimeError, ValueError) as error:
+        raise InputError(f"{path}: expected a path inside {root}, found {_reason(error)}") from error
+    expect(end.is_relative_to(root_end), path, f"a path inside {root}", f"one that leads to {end}")
     return path
 
 
@@ -34,12 +74,63 @@ def add_once(files: dict[Key, Path], key: Key, path: Path) -> None:
 
 
 def files_under(folder: Path, root: Path | None = None) -> Iterator[Path]:
-    """All files under a folder in a fixed order, without hidden ones; a link must lead to a place inside `root`."""
+    """All files under a folder in a fixed order, without hidden ones; a link must lead to a place inside `root`.
+
+    Whatever else lies there is refused: a case that was skipped in silence would be missing.
+    """
+    for path, fault in list_files(folder, root):
+        if fault:
+            raise InputError(fault)
+        yield path
+
+
+def list_files(folder: Path, root: Path | None = None) -> Iterator[tuple[Path, str]]:
+    """The same, with a sentence for each thing that is wrong in place of an end to the search: (path, "") or
+    (path, sentence)."""
     root = root or folder
-    for parent, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        for name in folders:
-            inside(root, Path(parent, name))
-        for name in sorted(names):
-            if not name.startswith("."):
-                yield inside(root, Path(parent, name))
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: (_is_folder(entry), entry.name))
+    except OSError as error:
+        yield folder, f"{folder}: expected a folder that can be listed, found {_reason(error)}"
+        return
+    for entry in entries:
+        if entry.name.startswith("."):
+            continue
+        path = folder / entry.name
+        if fault := _entry_fault(path, entry, root):
+            yield path, fault
+        elif not _is_folder(entry):
+            yield path, ""
+        elif not entry.is_symlink():  # what a link inside `root` leads to is found at its own place
+            yield from list_files(path, root)
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a loop of links
+        return False
+
+
+def _entry_fault(path: Path, entry: os.DirEntry[str], root: Path) -> str:
+    try:
+        entry.name.encode()
+    except UnicodeEncodeError:
+        return f"{path}: expected a name in UTF-8, found other bytes in it"
+    if entry.is_file(follow_symlinks=False) and os.access(path, os.R_OK):  # the usual case, without another look
+        return ""
+    found = fault_of(path)
+    if found not in ("", "a folder"):
+        return f"{path}: expected a regular file or a folder, found {found}"
+    if entry.is_symlink():
+        try:
+            inside(root, path)
+        except InputError as error:
+            return str(error)
+    return ""
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror[0].lower() + error.strerror[1:]
+    return (str(error).split("\n")[0] or type(error).__name__)[:160]

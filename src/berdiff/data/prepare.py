@@ -7,6 +7,7 @@ import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import isnan, prod
 from pathlib import Path
 from typing import Any
 
@@ -21,18 +22,17 @@ from berdiff.data.case import Case, Progress, Reading
 from berdiff.data.describe import expect, refusing
 from berdiff.data.input_spec import InputSpec
 from berdiff.data.kinds import RULES, breach
+from berdiff.data.limits import check_size
 from berdiff.data.manifest import Manifest
-from berdiff.data.shards import LEVEL, shard_path, write_shard
+from berdiff.data.shards import LEVEL, cases_per_shard, packed, shard_path, write_shard
 from berdiff.data.sources import find_source
 from berdiff.data.split import check_own_split, split_patients
 from berdiff.data.store import embedded_path
-from berdiff.data.table import CaseRow
+from berdiff.data.table import MAX_MM, CaseRow
 from berdiff.errors import InputError
 from berdiff.files import lock, whole_folder
 from berdiff.remote import new_folder, place
 from berdiff.schema import check
-
-SHARD = 256  # cases in one file: 54 files per array for all of LIDC, and 16 MB of masks in memory while it is written
 
 
 def prepare(
@@ -65,7 +65,7 @@ def prepare(
         named = reading.patients_known or not resplit
         expect(named, "--resplit", "a source that names patients", f"none in {path}")
         with whole_folder(out) as folder:
-            rows, by_source = _write_arrays(folder, reading, str(path or source), progress)
+            rows, by_source, shard = _write_arrays(folder, reading, str(path or source), progress)
             if resplit or not by_source:
                 splits = split_patients((row.patient for row in rows), seed, val, test)
                 rows = [row._replace(split=splits[row.patient]) for row in rows]
@@ -86,7 +86,7 @@ def prepare(
                 path=path.resolve().name if path else "",
                 raters=reading.raters,
                 dtype=reading.dtype,
-                shard=SHARD,
+                shard=shard,
                 split=split,
                 counts=tables.parse_table(text, tables.NAME).counts(),
                 files={name: hashlib.sha256(file.read_bytes()).hexdigest() for name, file in files.items()},
@@ -126,42 +126,47 @@ def one_writer(out: Path) -> Iterator[None]:
             Path(held.name).unlink()
 
 
-def _write_arrays(folder: Path, reading: Reading, what: str, progress: Progress) -> tuple[list[CaseRow], bool]:
-    """Fill images and masks shard by shard; the rows of the table, and whether the source brought a split."""
-    images = np.zeros((SHARD, len(reading.channels), *reading.size), reading.dtype)
-    masks = np.zeros((SHARD, reading.raters, len(reading.targets), *reading.size), np.uint8)
-    arrays = {"images": images, "masks": masks}
+def _write_arrays(folder: Path, reading: Reading, what: str, progress: Progress) -> tuple[list[CaseRow], bool, int]:
+    """Fill images and masks shard by shard; the rows of the table, whether the source brought a split, and how many
+    cases a shard has. Cases are packed as they come, so no more than one is held as it is."""
+    shapes = {"images": (len(reading.channels), *reading.size)}
+    shapes["masks"] = (reading.raters, len(reading.targets), *reading.size)
+    dtypes = {"images": reading.dtype, "masks": "uint8"}
+    for name, shape in shapes.items():
+        check_size(f"{what}: {name}", shape, np.dtype(dtypes[name]).itemsize)
+    shard = cases_per_shard(sum(prod(shapes[name]) * np.dtype(dtypes[name]).itemsize for name in shapes))
+    chunks: dict[str, list[bytes]] = {"images": [], "masks": []}
+    masks = np.zeros(shapes["masks"], np.uint8)
     rows: list[CaseRow] = []
     names: set[str] = set()
 
     def flush() -> None:
         """Write the shard that holds the last row."""
-        number, last = divmod(len(rows) - 1, SHARD)
-        for name, buffer in arrays.items():
-            write_shard(folder / shard_path(name, number, buffer.ndim), buffer[: last + 1], SHARD)
+        for name, packs in chunks.items():
+            write_shard(folder / shard_path(name, (len(rows) - 1) // shard, 1 + len(shapes[name])), packs, shard)
+            packs.clear()
 
     for case in reading.cases:
         _check(case, reading, names, what)
-        place = len(rows) % SHARD
-        images[place] = case.image
-        masks[place, : len(case.masks)], masks[place, len(case.masks) :] = case.masks, 0
+        masks[: len(case.masks)], masks[len(case.masks) :] = case.masks, 0
+        chunks["images"].append(packed(case.image))
+        chunks["masks"].append(packed(masks))
         about = (case.name, case.patient, case.volume, *case.spacing, case.source, case.split)
         rows.append(CaseRow(*about, raters=len(case.masks)))
-        if place == SHARD - 1:
+        if len(rows) % shard == 0:
             flush()
         progress(len(rows), reading.total)
     expect(rows, what, "at least one case")
-    if len(rows) % SHARD:
+    if len(rows) % shard:
         flush()
     group = zarr.open_group(folder, mode="a", zarr_format=3)
     layout: Any = {"compressors": ZstdCodec(level=LEVEL), "fill_value": 0, "overwrite": False}
-    for name, buffer in arrays.items():  # zarr.json, which describes the shards beside it
-        one = buffer.shape[1:]
-        cut = {"shape": (len(rows), *one), "chunks": (1, *one), "shards": (SHARD, *one)}
-        group.create_array(name, dtype=buffer.dtype, **cut, **layout)
+    for name, one in shapes.items():  # zarr.json, which describes the shards beside it
+        cut = {"shape": (len(rows), *one), "chunks": (1, *one), "shards": (shard, *one)}
+        group.create_array(name, dtype=dtypes[name], **cut, **layout)
     with_split = sum(row.split != "" for row in rows)
     expect(with_split in (0, len(rows)), what, "a split for every case or for none", f"{with_split} of {len(rows)}")
-    return rows, bool(with_split)
+    return rows, bool(with_split), shard
 
 
 def _check(case: Case, reading: Reading, names: set[str], what: str) -> None:
@@ -185,3 +190,5 @@ def _check(case: Case, reading: Reading, names: set[str], what: str) -> None:
     expect(masks.dtype == np.uint8 and top <= 1, where, "masks of 0 and 1", f"values up to {top:g}")
     wrong = breach(masks, reading.targets, reading.kind)
     expect(not wrong, where, f"{reading.kind} targets ({RULES[reading.kind]})", wrong)
+    known = all(0 < mm < MAX_MM or isnan(mm) for mm in case.spacing)
+    expect(known, where, "a spacing in mm, or none", case.spacing)

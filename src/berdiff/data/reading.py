@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from PIL import Image
 
 from berdiff.data import dicom, images, volumes
-from berdiff.data.describe import by, expect, refusing
+from berdiff.data.describe import by, decoding, expect
+from berdiff.data.limits import check_size
+from berdiff.data.numbers import finite
+from berdiff.data.paths import expect_file
 from berdiff.data.volumes import Volume
 from berdiff.errors import InputError
 
@@ -17,7 +19,6 @@ Kind = Literal["png", "nifti", "dicom", "npy", "store", "array"]  # "png" is any
 _SUFFIXES: dict[Kind, tuple[str, ...]] = {"png": images.SUFFIXES, "nifti": volumes.SUFFIXES, "npy": (".npy",)}
 SUFFIXES = (*images.SUFFIXES, *volumes.SUFFIXES, *dicom.SUFFIXES, ".npy")
 UNKNOWN = (float("nan"), float("nan"))
-_WIDE_MODES = ("I;16", "I;16B", "I;16L", "I", "F")  # Pillow's pictures of more than 8 bits per value
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,12 +108,12 @@ def outline(path: Path) -> Outline:
         channels, depth, height, width = values.shape
         return Outline(None if planar else depth, (height, width), channels, array.dtype == np.uint8)
     try:
-        with Image.open(path) as picture:
-            width, height = picture.size
-            grey = picture.mode in ("1", "L", "LA", "La", *_WIDE_MODES)
-            return Outline(None, (height, width), 1 if grey else 3, picture.mode not in _WIDE_MODES)
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
-        channels, height, width = (whole := images.read_image(path)).shape  # raises what is wrong, or knows the kind
+        with images.open_picture(path) as picture:
+            grey = picture.mode in ("1", "L", "LA", "La", *images.WIDE_MODES)
+            size, eight_bit = (picture.height, picture.width), picture.mode not in images.WIDE_MODES
+            return Outline(None, size, 1 if grey else 3, eight_bit)
+    except InputError:
+        channels, height, width = (whole := images.read_image(path)).shape  # raises the same, or is a TIFF of all bits
         return Outline(None, (height, width), channels, whole.dtype == np.uint8)
 
 
@@ -176,9 +177,7 @@ def arranged(array: np.ndarray, channels: int | None, what: str) -> tuple[np.nda
     expect(numbers, what, "an array of numbers", f"{array.dtype} of shape {shape}")
     if array.dtype.kind == "b":
         array = array.astype(np.uint8) * np.uint8(1 if channels is None else 255)
-    if array.dtype.kind == "f" and channels is None:
-        array = array.astype(np.float32)
-    expect(array.dtype.kind != "f" or np.isfinite(array).all(), what, "finite values", "NaN or infinity")
+    array = finite(array, what)
     if len(shape) == 2:
         return array[None, None], True
     if len(shape) == 3:
@@ -198,11 +197,14 @@ def arranged(array: np.ndarray, channels: int | None, what: str) -> tuple[np.nda
 
 def open_numpy(path: Path) -> np.ndarray:
     """Mapped, not loaded: the header is enough to know the shape. No pickle is ever opened."""
-    broken = (OSError, ValueError, EOFError, SyntaxError)
-    with refusing(broken, path, "a .npy file of numbers", "a damaged or foreign one"):
+    expect_file(path, "a .npy file")
+    with decoding(path, "a .npy file of numbers"):
+        with path.open("rb") as file:
+            expect(file.read(6) == b"\x93NUMPY", path, "a .npy file of numbers", "something else")
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     numbers = isinstance(array, np.ndarray) and array.dtype.kind in "biuf" and array.size
     expect(numbers, path, "a .npy file with an array of numbers", "something else")
+    check_size(path, array.shape, array.dtype.itemsize)
     return array
 
 

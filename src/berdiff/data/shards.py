@@ -8,6 +8,7 @@ The layout, from the Zarr v3 sharding specification: a shard file holds the comp
 then a table of (offset, length) little-endian uint64 pairs, then its CRC-32C.
 """
 
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,11 @@ import google_crc32c
 import numpy as np
 from numcodecs import zstd
 
-from berdiff.data.describe import expect, refusing
+from berdiff.data.describe import decoding, expect, refusing
 
 LEVEL = 1  # of Zstandard: higher ones gain little on noise and on masks
+MOST_CASES = 256  # in one file: 54 files per array for all of LIDC
+SHARD_BYTES = 2**28  # before they are packed
 _ABSENT = np.iinfo(np.uint64).max  # the offset of a chunk that was never written
 
 
@@ -26,9 +29,17 @@ def shard_path(array: str, shard: int, dimensions: int) -> str:
     return "/".join([array, "c", str(shard), *["0"] * (dimensions - 1)])
 
 
-def write_shard(path: Path, cases: np.ndarray, shard: int) -> None:
-    """Up to `shard` cases (n, ...) as one file."""
-    chunks = [zstd.compress(np.ascontiguousarray(case), LEVEL) for case in cases]
+def cases_per_shard(nbytes: int) -> int:
+    """How many cases of so many bytes, image and masks, go into one file: memory follows bytes, not cases."""
+    return max(1, min(MOST_CASES, SHARD_BYTES // nbytes))
+
+
+def packed(case: np.ndarray) -> bytes:
+    return zstd.compress(np.ascontiguousarray(case), LEVEL)
+
+
+def write_shard(path: Path, chunks: list[bytes], shard: int) -> None:
+    """Up to `shard` cases, each `packed`, as one file."""
     lengths = np.array([len(chunk) for chunk in chunks], np.uint64)
     table = np.full((shard, 2), _ABSENT, "<u8")
     table[: len(chunks), 0] = np.cumsum(lengths) - lengths
@@ -44,21 +55,24 @@ class ShardedArray:
     def __init__(self, fs: Any, root: str, name: str, shape: tuple[int, ...], dtype: str, shard: int):
         self.fs, self.root, self.name, self.shape, self.shard = fs, root, name, shape, shard
         self.dtype = np.dtype(dtype).newbyteorder("<")
+        nbytes = prod(shape) * self.dtype.itemsize
+        self._longest = nbytes + nbytes // 128 + 1024  # of a case that cannot be packed, with room
         self._tables: dict[int, np.ndarray] = {}  # shard -> (shard, 2) offset and length: 16 bytes per case
 
     def read(self, indices: np.ndarray) -> np.ndarray:
         """Cases at `indices`, in that order: (len(indices), ...)."""
-        out = np.zeros((len(indices), *self.shape), self.dtype)
         paths, starts, ends = [], [], []
         for index in indices:
             shard, within = divmod(int(index), self.shard)
             offset, length = self._table(shard)[within].tolist()
             paths.append(self._path(shard))
             expect(offset != _ABSENT, paths[-1], f"case {index} in this shard", "it absent")
+            fits = length <= self._longest and offset <= 2**62
+            expect(fits, paths[-1], f"at most {self._longest} packed bytes for case {index}", length)
             starts.append(offset)
             ends.append(offset + length)
-        broken = (OSError, ValueError, RuntimeError, OverflowError, MemoryError)
-        with refusing(broken, f"{self.root}/{self.name}", "whole shards", "a damaged one"):
+        with decoding(f"{self.root}/{self.name}", "whole shards", "a damaged one"):
+            out = np.zeros((len(indices), *self.shape), self.dtype)
             chunks = self.fs.cat_ranges(paths, starts, ends, on_error="raise")
             for case, chunk in zip(out, chunks, strict=True):
                 zstd.decompress(chunk, case)

@@ -17,6 +17,7 @@ from berdiff.data import manifest as manifests
 from berdiff.data import table as tables
 from berdiff.data.case import SPLITS, Progress
 from berdiff.data.describe import expect
+from berdiff.data.limits import MAX_TEXT, check_size
 from berdiff.data.manifest import Manifest
 from berdiff.data.shards import ShardedArray
 from berdiff.data.table import CaseTable
@@ -36,6 +37,7 @@ class Store:
 
     @classmethod
     def open(cls, address: str | Path) -> "Store":
+        """Open the store at an address and check that its parts belong together."""
         address = str(address)
         fs, root = filesystem(address)
         manifest = manifests.parse(_text(fs, root, manifests.NAME, address), address)
@@ -43,6 +45,9 @@ class Store:
         cases = tables.parse_table(_text(fs, root, tables.NAME, address), table)
         count = manifest.counts["all"]["cases"]
         expect(len(cases) == count, table, f"{count} cases", len(cases))
+        spec = manifest.input_spec
+        check_size(address, (len(spec.channels), *spec.size), np.dtype(manifest.dtype).itemsize)
+        check_size(address, (manifest.raters, len(spec.targets), *spec.size), 1)
         return cls(address, manifest, cases)
 
     def __len__(self) -> int:
@@ -91,6 +96,9 @@ def as_unit(images: np.ndarray) -> np.ndarray:
 def _text(fs: Any, root: str, name: str, address: str) -> str:
     try:
         with speaking(address, "a prepared store", missing=f"no readable {name} in it"):
+            about = fs.info(f"{root}/{name}")  # not a FIFO, nor so large that it fills the memory
+            expect(about["type"] == "file", f"{address}/{name}", "a file", about["type"])
+            expect((about["size"] or 0) <= MAX_TEXT, f"{address}/{name}", f"at most {MAX_TEXT} bytes", about["size"])
             return fs.cat_file(f"{root}/{name}").decode("utf-8")
     except UnicodeDecodeError as error:
         raise InputError(f"{address}/{name}: expected UTF-8 text, found other bytes") from error

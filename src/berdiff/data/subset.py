@@ -28,6 +28,7 @@ def choose_cases(
     indices = store.indices(split)
     expect(len(indices), store.address, f"cases in the split {split!r}")
     expect(limit is None or limit >= 1, option, "at least 1 case", limit)
+    expect(seed >= 0, "--seed", "at least 0", seed)
     for bare in store.cases.case[indices][store.cases.raters[indices] < 1]:
         raise InputError(f"{store.address}: expected at least one rater for every case, found none for {bare}")
     if limit is None:
@@ -51,6 +52,7 @@ def choose_volumes(store: Store, split: str, limit: int | None, seed: int, least
     expect(large, store.address, f"volumes of {least} slices or more in the split {split!r}")
     if limit is not None:
         expect(limit >= 1, "--limit", "at least 1 case", limit)
+        expect(seed >= 0, "--seed", "at least 0", seed)
         large = sorted(np.random.default_rng(seed).permutation(large)[:limit], key=lambda place: first[place])
     return [slices[place] for place in large]
 

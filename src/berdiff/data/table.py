@@ -13,6 +13,7 @@ from berdiff.data.case import SPLITS
 from berdiff.errors import InputError
 
 NAME = "cases.csv"
+MAX_MM = 1e6  # of a pixel: a kilometre
 Counts = dict[Literal["cases", "patients"], Annotated[int, Ge(0)]]
 
 
@@ -64,7 +65,10 @@ def parse_table(text: str, what: str) -> CaseTable:
         columns = dict(zip(names, zip(*lines, strict=True) if lines else [()] * len(names), strict=True))
         spacing = np.array([columns.pop("row_mm"), columns.pop("column_mm")], dtype=np.float64).T.reshape(-1, 2)
         raters = np.array([int(number) for number in columns.pop("raters")], dtype=int)
-    except (ValueError, csv.Error) as error:
-        raise InputError(f"{what}: expected a case table, found a damaged one ({error})") from error
+        odd = np.isinf(spacing) | (spacing <= 0)
+        if odd.any() or (len(raters) and not 0 <= raters.min() <= raters.max() < 2**20):
+            raise ValueError(f"{'a spacing' if odd.any() else 'a number of raters'} out of range")
+    except (ValueError, OverflowError, csv.Error) as error:
+        raise InputError(f"{what}: expected a case table, found a damaged one ({error!s:.300})") from error
     texts = {name: np.array(column, dtype=object) for name, column in columns.items()}
     return CaseTable(**texts, spacing=spacing, raters=raters)

@@ -3,18 +3,24 @@
 import hashlib
 import json
 from collections.abc import Iterator
+from math import prod
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from berdiff.data import manifest as manifests
+from berdiff.data import table as tables
 from berdiff.data.case import SPLITS, Progress
 from berdiff.data.kinds import RULES, breach
-from berdiff.data.shards import shard_path
+from berdiff.data.paths import expect_file, inside
+from berdiff.data.shards import cases_per_shard, shard_path
 from berdiff.data.split import leak
 from berdiff.data.store import Store
 from berdiff.errors import InputError
-from berdiff.remote import filesystem, speaking
+from berdiff.remote import filesystem, is_remote, speaking
+
+PIECE = 2**24  # bytes of a file that are read at a time
 
 
 def verify(address: str | Path, progress: Progress = lambda done, total: None) -> list[str]:
@@ -39,10 +45,32 @@ def _file_faults(store: Store) -> Iterator[str]:
         yield f"{address}/{name}: expected a file of the store, found none"
     for name in sorted(found - set(manifest.files)):
         yield f"{address}/{name}: expected only files of the manifest, found one more"
+    local = Path(root) if not is_remote(address) else None
     for name in sorted(found & set(manifest.files)):
-        digest = hashlib.sha256(fs.cat_file(f"{root}/{name}")).hexdigest()
+        if local is not None and (fault := _file_fault(local, local / name)):
+            yield fault
+            continue
+        digest = _digest(fs, f"{root}/{name}")
         if digest != manifest.files[name]:
             yield f"{address}/{name}: expected SHA-256 {manifest.files[name]}, found {digest}"
+
+
+def _file_fault(root: Path, path: Path) -> str:
+    """A link that leads out of the store brings bytes that are not its own, and a FIFO none at all."""
+    try:
+        expect_file(inside(root, path), "a file of the store")
+    except InputError as error:
+        return str(error)
+    return ""
+
+
+def _digest(fs: Any, path: str) -> str:
+    """Piece by piece: a shard may be larger than the memory."""
+    digest = hashlib.sha256()
+    with fs.open(path, "rb") as file:
+        while piece := file.read(PIECE):
+            digest.update(piece)
+    return digest.hexdigest()
 
 
 def _table_faults(store: Store) -> Iterator[str]:
@@ -55,6 +83,9 @@ def _table_faults(store: Store) -> Iterator[str]:
         yield f"{what}: expected every patient in one split, found {shared}"
     if (found := cases.counts()) != counts:
         yield f"{what}: expected the counts {counts}, found {found}"
+    wrong = ~(np.isnan(cases.spacing) | ((cases.spacing > 0) & (cases.spacing < tables.MAX_MM)))
+    for row, column in cases.spacing[wrong.any(1)][:1]:
+        yield f"{what}: expected spacings in mm, or nan where unknown, found {row:g} {column:g}"
     if ((cases.raters < 1) | (cases.raters > store.raters)).any():
         found = f"{cases.raters.min()} to {cases.raters.max()}"
         yield f"{what}: expected 1 to {store.raters} raters per case, found {found}"
@@ -62,8 +93,10 @@ def _table_faults(store: Store) -> Iterator[str]:
 
 def _value_faults(store: Store, progress: Progress) -> Iterator[str]:
     """Block by block, so that memory does not grow with the store."""
-    for first in range(0, len(store), store.manifest.shard):
-        indices = np.arange(first, min(first + store.manifest.shard, len(store)))
+    one = prod(store.size) * (4 * len(store.channels) + store.raters * len(store.targets))
+    step = cases_per_shard(one)
+    for first in range(0, len(store), step):
+        indices = np.arange(first, min(first + step, len(store)))
         try:
             images, masks = store.read_stored(indices)
         except InputError as error:

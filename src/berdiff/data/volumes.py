@@ -6,22 +6,21 @@ and "the left half" mean the same in every file.
 """
 
 import gzip
-import zlib
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from berdiff.data.describe import by, expect, refusing, some_values
+from berdiff.data.describe import by, decoding, expect, some_values
 from berdiff.data.dicom import DicomVolume, headers_by_series
+from berdiff.data.limits import check_size
+from berdiff.data.numbers import finite
 from berdiff.data.paths import expect_file
 
 SUFFIXES = (".nii", ".nii.gz")
-
-# A damaged header can ask for terabytes; the largest scan in use is far below this.
-_MAX_VOXELS = 2**31
+MAX_MM = 1e6  # of a voxel, and from it to the origin: a kilometre
+MAX_EXTENSIONS = 2**24  # bytes between the header and the voxels, which nibabel reads with the header
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,26 +133,32 @@ def whole_labels(values: np.ndarray, allowed: tuple[int, ...], path: Path) -> np
     return values.astype(np.uint8)
 
 
-@cache
-def _broken() -> tuple[type[Exception], ...]:
-    """What nibabel raises on a broken or foreign file, depending on where in the file the damage is."""
-    from nibabel.filebasedimages import ImageFileError
-    from nibabel.spatialimages import HeaderDataError
-
-    return (ImageFileError, HeaderDataError, OSError, EOFError, ValueError, gzip.BadGzipFile, zlib.error)
-
-
 def _open(path: Path) -> Any:
     import nibabel
 
     expect_file(path, "a NIfTI file")
-    with refusing(_broken(), path, "a NIfTI file", "a damaged or foreign one"):
+    with decoding(path, "a NIfTI file"):
+        _check_offset(path)
         image: Any = nibabel.load(path)
-    expect(isinstance(image, nibabel.Nifti1Pair), path, "a NIfTI file", type(image).__name__)
-    expect(image.get_data_dtype().kind in "iuf", path, "one number per voxel", image.get_data_dtype())
-    fits = 0 < np.prod(image.shape, dtype=float) <= _MAX_VOXELS
-    expect(fits, path, f"1 to {_MAX_VOXELS} voxels", f"the shape {by(image.shape)}")
+        expect(isinstance(image, nibabel.Nifti1Pair), path, "a NIfTI file", type(image).__name__)
+        dtype, shape, scale = image.get_data_dtype(), image.shape, (image.dataobj.slope, image.dataobj.inter)
+    expect(dtype.kind in "iuf", path, "one number per voxel", dtype)
+    expect(shape and min(shape) > 0, path, "a shape of at least one voxel", f"the shape {by(shape)}")
+    check_size(path, shape, dtype.itemsize if scale == (1, 0) else 8)  # nibabel scales in 64 bits
     return image
+
+
+def _check_offset(path: Path) -> None:
+    """What lies before the voxels is read as a whole, so it is asked first how much that is."""
+    from nibabel import Nifti1Header, Nifti2Header
+
+    heads = {348: Nifti1Header, 540: Nifti2Header}  # by their length in bytes
+    with gzip.open(path) if path.name.lower().endswith(".gz") else path.open("rb") as file:
+        head = file.read(max(heads))
+    for length, kind in heads.items():
+        if len(head) >= length and length in (int.from_bytes(head[:4], order) for order in ("little", "big")):
+            offset = float(kind(head[:length], check=False)["vox_offset"])
+            expect(offset <= length + MAX_EXTENSIONS, path, "voxels near the header", f"them at byte {offset:.0f}")
 
 
 def _squeezed(path: Path, image: Any, ndim: int) -> tuple[int, ...]:
@@ -167,7 +172,8 @@ def _squeezed(path: Path, image: Any, ndim: int) -> tuple[int, ...]:
 
 def _turn_upright(path: Path, affine: np.ndarray) -> np.ndarray:
     """nibabel's orientation transform from an affine's axes to (left, back, up)."""
-    places = np.isfinite(affine).all() and abs(np.linalg.det(affine[:3, :3])) >= 1e-12
+    small = np.isfinite(affine).all() and np.abs(affine).max() <= MAX_MM
+    places = small and abs(np.linalg.det(affine[:3, :3])) >= 1e-12
     expect(places, path, "an affine that places the voxels in space", affine[:3].tolist())
     return turn_upright(affine)
 
@@ -189,9 +195,6 @@ def _values(path: Path, ndim: int) -> tuple[np.ndarray, np.ndarray]:
     """An array of `ndim` dimensions and the affine, as stored."""
     image = _open(path)
     shape = _squeezed(path, image, ndim)
-    with refusing(_broken(), path, "a whole NIfTI file", "a damaged one"):
+    with decoding(path, "a whole NIfTI file", "a damaged one"):
         values = np.asanyarray(image.dataobj)
-    if values.dtype.kind == "f":
-        values = values.astype(np.float32)
-        expect(np.isfinite(values).all(), path, "finite values", "NaN or infinity")
-    return values.reshape(shape), image.affine
+    return finite(values, path).reshape(shape), image.affine

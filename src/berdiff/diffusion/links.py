@@ -18,6 +18,8 @@ from berdiff.diffusion.random import Generators
 
 
 class Link(ABC):
+    """How K logits become the probabilities of K targets, and masks."""
+
     @abstractmethod
     def probs(self, logits: Tensor) -> Tensor:
         """The probability of each target."""
@@ -40,6 +42,8 @@ class Link(ABC):
 
 
 class Independent(Link):
+    """A sigmoid per target: targets may overlap as they like."""
+
     def probs(self, logits: Tensor) -> Tensor:
         return logits.sigmoid()
 

@@ -37,6 +37,7 @@ class NoiseSchedule:
 
     @property
     def T(self) -> int:
+        """How many steps there are."""
         return len(self.alpha_bar) - 1
 
     @cached_property

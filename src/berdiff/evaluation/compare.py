@@ -31,6 +31,8 @@ OF_TARGETS = ("ged_", "hm_iou_", "dice_")  # metrics that the table has of each 
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
+    """A finished evaluation: its name, its figures per case and its `metrics.json`."""
+
     name: str
     columns: Columns
     result: dict[str, Any]
@@ -45,6 +47,8 @@ def compare(folders: list[Path], seed: int = 0) -> dict[str, Any]:
     """The first evaluation against each of the others, in plain JSON types."""
     if len(folders) < 2:
         raise InputError(f"expected at least two evaluations to compare, found {len(folders)}")
+    if seed < 0:
+        raise InputError(f"--seed: expected at least 0, found {seed}")
     names = [folder.resolve().name for folder in folders]
     if len(set(names)) < len(names):
         names = list(map(str, folders))

@@ -2,6 +2,7 @@
 
 import hashlib
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,18 +18,21 @@ from berdiff.data.subset import choose_cases, choose_volumes
 from berdiff.diffusion.along_z import correlation
 from berdiff.evaluation.bootstrap import LEVEL, RESAMPLES, Figure, PatientBootstrap
 from berdiff.evaluation.core import sample_cases
-from berdiff.evaluation.evaluation_folder import FORMAT, EvaluationFolder, References
+from berdiff.evaluation.evaluation_folder import EvaluationFolder, References
 from berdiff.evaluation.over_cases import finding_figures, marked, rater_parity, size_spread
 from berdiff.evaluation.per_case import TIME, Columns, by_target, summarise
 from berdiff.evaluation.published import paper_row
 from berdiff.evaluation.references import reference_scores
 from berdiff.evaluation.report import markdown
+from berdiff.evaluation.result_file import FORMAT
 from berdiff.evaluation.scores import SIZE_GAPS, Scores, choose_sets, score, score_likeliest
 from berdiff.evaluation.settings import OF_VOLUMES, EvaluationSettings
 from berdiff.inference.model import Model
 from berdiff.inference.settings import COHERENCE, NEIGHBOURS
 from berdiff.metrics import Pairs, Votes
 
+SECONDS_BETWEEN_LOOKS = 0.5  # at batches that other processes have claimed
+Part = tuple[Columns, References, torch.Tensor | None]
 NOT_SETTINGS = ("model", "weights_sha256", "data_sha256")
 
 
@@ -48,17 +52,38 @@ def evaluate(
         if (finished := folder.result()) is not None:
             progress(total, total)
             return finished
-        done = 0
-        for number, batch in enumerate(batches):
-            if not folder.has(number):
-                progress(done, total)
-                folder.add(number, *_one_batch(model, store, batch, settings))
-            done += len(batch)
+        left = dict(enumerate(batches))
+        while left:  # what other processes have claimed comes last: by then they have done it, or died
+            before = len(left)
+            for number, batch in list(left.items()):
+                progress(total - sum(map(len, left.values())), total)
+                if _settled(folder, number, lambda batch=batch: _one_batch(model, store, batch, settings)):
+                    del left[number]
+            if len(left) == before:
+                time.sleep(SECONDS_BETWEEN_LOOKS)
         progress(total, total)
-        columns, references = folder.gathered(len(batches))
-        result = _result(columns, references, store, folder.settings)
-        folder.finish(columns, markdown(result), result)
+        with folder.alone():
+            if (finished := folder.result()) is not None:
+                return finished
+            columns, references = folder.gathered(len(batches))
+            result = _result(columns, references, store, folder.settings)
+            folder.finish(columns, markdown(result), result)
     return result
+
+
+def _settled(folder: EvaluationFolder, number: int, make: Callable[[], Part]) -> bool:
+    """Whether a batch is done now, by this process or before; False where another process is at it."""
+    if folder.has(number):
+        return True
+    claim = folder.claim(number)
+    if claim is None:
+        return folder.result() is not None  # then nobody needs it any more
+    try:
+        if not folder.has(number) and folder.result() is None:
+            folder.add(number, *make())
+    finally:
+        claim.release()
+    return True
 
 
 def _batches(store: Store, settings: EvaluationSettings) -> list[np.ndarray]:
@@ -99,9 +124,7 @@ def identity(model: Model, store: Store, settings: EvaluationSettings) -> dict[s
     return {"model": model.name, **hashes, **asked, **model.rounding()}
 
 
-def _one_batch(
-    model: Model, store: Store, indices: np.ndarray, settings: EvaluationSettings
-) -> tuple[Columns, References, torch.Tensor | None]:
+def _one_batch(model: Model, store: Store, indices: np.ndarray, settings: EvaluationSettings) -> Part:
     image, mask = (torch.from_numpy(array) for array in store.read(indices))
     cases = {name: getattr(store.cases, name)[indices] for name in ("case", "patient", "volume", "raters")}
     raters, names = torch.from_numpy(cases["raters"]), cases["case"].tolist()

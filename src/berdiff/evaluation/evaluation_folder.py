@@ -4,10 +4,15 @@ settings.json     what was asked; another evaluation is refused in the same fold
 parts/NNNNN.json  the values of one batch, written whole: a killed evaluation resumes after the last of them
 samples/NNNNN.npz with --save-samples, the masks of one batch, eight pixels per byte
 per_case.csv, table.md, metrics.json   the results; metrics.json comes last, so where it is, all is
+
+Several processes share a folder: each takes batches that no other has claimed, and one of them writes the results.
 """
 
 import json
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,26 +21,62 @@ import torch
 from torch import Tensor
 
 from berdiff import schema
+from berdiff.claims import Claim, Claims
 from berdiff.data.describe import expect
 from berdiff.errors import InputError
 from berdiff.evaluation.per_case import Columns, join, to_csv, typed
-from berdiff.files import whole_file, write_text
+from berdiff.evaluation.result_file import ResultFile, in_words_of_now
+from berdiff.files import lock, whole_file, write_text
 from berdiff.workfolder import WorkFolder
 
-FORMAT = 3  # of metrics.json
-RESULT = "metrics.json"
+RESULT, CASES, TABLE = "metrics.json", "per_case.csv", "table.md"
+LAST = ".results.00000000.part"  # the lock of whoever writes the results is called like a leftover
 References = dict[str, Columns]
+Values = dict[str, list[str] | list[int] | list[float]]
+
+
+@dataclass(frozen=True)
+class PartFile:
+    """parts/NNNNN.json; a value that a case does not have is NaN."""
+
+    __pydantic_config__ = {"extra": "forbid", "strict": True}  # noqa: RUF012 (pydantic's own name)
+    columns: Values
+    references: dict[str, Values]
 
 
 class EvaluationFolder(WorkFolder):
+    """The folder of an evaluation, filled batch by batch, so that an interrupted one resumes."""
+
     def has(self, batch: int) -> bool:
-        return self._part(batch).is_file()
+        """Whether the batch is done; one that is damaged is not."""
+        try:
+            self._read(batch)
+        except InputError:
+            return False
+        return True
+
+    def claim(self, batch: int) -> Claim | None:
+        """The right to work on a batch; None where another process has it."""
+        self.begin()
+        return Claims(self.folder).take(f"batch {batch}")
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """One process at a time writes the results."""
+        self.begin()
+        held = lock(self.folder / LAST)
+        assert held is not None  # it waits until it has it
+        with held:
+            try:
+                yield
+            finally:
+                (self.folder / LAST).unlink(missing_ok=True)
 
     def add(self, batch: int, columns: Columns, references: References, samples: Tensor | None = None) -> None:
         """Keep one batch; the part is written last, so where it is, its samples are."""
         self.begin()
         if samples is not None:
-            with whole_file(self.folder / "samples" / f"{batch:05d}.npz") as part, part.open("wb") as file:
+            with whole_file(self._samples(batch)) as part, part.open("wb") as file:
                 packed = np.packbits(samples.flatten(1).numpy(), axis=1)
                 case = columns["case"].reshape(len(samples), -1)[:, 0].astype(str)
                 np.savez(file, case=case, packed=packed, shape=np.array(samples.shape[1:]))
@@ -48,26 +89,34 @@ class EvaluationFolder(WorkFolder):
         return join([c for c, _ in parts]), {name: join([r[name] for _, r in parts]) for name in parts[0][1]}
 
     def _read(self, batch: int) -> tuple[Columns, References]:
-        file = self._part(batch)
+        file, what = self._part(batch), "the values of a batch"
+        kept = schema.read(file, PartFile, what, nan=True)
+        expect(not self.settings.get("save_samples") or self._samples(batch).is_file(), file, "its samples", "none")
         try:
-            kept = json.loads(file.read_text(encoding="utf-8"))
-            return typed(kept["columns"]), {name: typed(c) for name, c in kept["references"].items()}
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise InputError(f"{file}: expected the values of a batch, found a damaged file; remove it") from error
+            groups = {"": kept.columns, **kept.references}
+            found = {name: typed(values) for name, values in groups.items()}
+            expect(len({len(column) for of in found.values() for column in of.values()}) == 1, file, what, "another")
+        except (ValueError, TypeError, OverflowError) as error:
+            raise InputError(f"{file}: expected {what}, found something else ({error})") from error
+        return found.pop(""), found
+
+    def _samples(self, batch: int) -> Path:
+        return self.folder / "samples" / f"{batch:05d}.npz"
 
     def _part(self, batch: int) -> Path:
         return self.folder / "parts" / f"{batch:05d}.json"
 
     def result(self) -> dict[str, Any] | None:
         """metrics.json, if the evaluation is finished; its parts are not needed any more."""
-        if not (self.folder / RESULT).is_file():
+        if not all((self.folder / name).is_file() for name in (RESULT, CASES, TABLE)):
             return None
         shutil.rmtree(self.folder / "parts", ignore_errors=True)
         return read_result(self.folder)
 
     def finish(self, columns: Columns, table: str, result: dict[str, Any]) -> None:
-        write_text(self.folder / "per_case.csv", to_csv(columns))
-        write_text(self.folder / "table.md", table)
+        """Write the results; the parts they were made of go."""
+        write_text(self.folder / CASES, to_csv(columns))
+        write_text(self.folder / TABLE, table)
         write_text(self.folder / RESULT, schema.dump(result))
         shutil.rmtree(self.folder / "parts", ignore_errors=True)
 
@@ -76,23 +125,9 @@ def read_result(folder: Path) -> dict[str, Any]:
     """metrics.json of a finished evaluation; of older formats what can be said in the words of this one."""
     file = folder / RESULT
     expect(file.is_file(), folder, f"a finished evaluation with {RESULT}")
-    result = schema.read_json(file, "the metrics of an evaluation")
-    try:
-        found = result["format"]
-        expect(found in range(1, FORMAT + 1), file, f"an evaluation of format 1 to {FORMAT}", repr(found))
-        settings = result["settings"]
-        if found == 1:
-            sampler = settings["sampler"]
-            sampler["noise"] = {"pixel": "independent", "shared": "shared"}[sampler.pop("latent", "pixel")]
-            result["weights_sha256"] = None  # format 1 hashed something else
-        if found < 3:  # figures were on the crop alone; of which size without one was not written down
-            result["data"]["size"] = settings["crop"] and [settings["crop"]] * 2
-            settings |= {"set": "independent", "pool": settings["samples"]}
-        # what was not written down when all targets were independent
-        result["data"] = {"kind": "independent", "marked": {}} | result["data"]
-        return {"references_by_target": {target: {} for target in result.get("by_target", ())}} | result
-    except (KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{file}: expected the metrics of an evaluation, found something else") from error
+    result = in_words_of_now(schema.read_json(file, "the metrics of an evaluation"), file)
+    schema.parse(ResultFile, result, lambda place: f"{file}: {place}" if place else str(file))
+    return result
 
 
 def read_samples(folder: str | Path) -> dict[str, Tensor]:

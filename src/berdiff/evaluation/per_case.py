@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from berdiff import schema
 from berdiff.errors import InputError
 from berdiff.evaluation.bootstrap import Figure, PatientBootstrap
 from berdiff.evaluation.scores import FINDING, LIKELIEST_PIXELS, PIXELS, RATERS, SIZE_GAPS
@@ -154,10 +155,15 @@ def to_csv(columns: Columns) -> str:
 def from_csv(path: Path) -> Columns:
     """per_case.csv of an evaluation."""
     try:
-        header, *rows = csv.reader(io.StringIO(path.read_text(encoding="utf-8"), newline=""), strict=True)
+        header, *rows = csv.reader(io.StringIO(schema.read_text(path, "a table of cases"), newline=""), strict=True)
         columns = typed(dict(zip(header, zip(*rows, strict=True), strict=True)))
-    except (OSError, ValueError, csv.Error) as error:
-        raise InputError(f"{path}: expected a table of cases, found none or a damaged one ({error})") from error
+        infinite = [name for name, values in columns.items() if values.dtype == np.float64 and np.isinf(values).any()]
+        if infinite:
+            raise ValueError(f"an infinite {infinite[0]}")
+    except (ValueError, OverflowError, csv.Error) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{path}: expected a table of cases, found none or a damaged one ({error!s:.300})") from error
     if missing := {*TEXT, *WHOLE, "d_yy"} - set(columns):
-        raise InputError(f"{path}: expected the column {min(missing)}, found {', '.join(columns)}")
+        raise InputError(f"{path}: expected the column {min(missing)}, found {', '.join(columns):.300}")
     return columns

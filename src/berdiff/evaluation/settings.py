@@ -27,7 +27,7 @@ class EvaluationSettings(FromPool, Settings):
     pool: Count = 64
     """samples to choose a set from; GED, HM-IoU and D_max are of the set, all else of the whole pool"""
     sampler: Annotated[Sampler | None, tyro.conf.Suppress] = None  # None: the model's own
-    seed: int = 0  # seed of the samples, of the subset and of the bootstrap
+    seed: Annotated[int, Ge(0)] = 0  # seed of the samples, of the subset and of the bootstrap
     batch_size: Count = 16  # images sampled together
     crop: Count | None = None
     """side in pixels of the centre that the model sees; figures are on the whole image. Default: as in its training"""

@@ -17,8 +17,9 @@ def write_curves(table: Path, out: Path) -> Path:
     rows: list[list[Any]] = [["run", "method", "seed", "samples", "step", "ged", "hm_iou"]]
     for run in runs:
         config = run.config
-        first = run.path.name, config["model"]["method"], config["seed"], config["validation"]["samples"]
-        rows += [[*first, row["step"], row["ged"], row["hm_iou"]] for row in run.of_kind("validation")]
+        method, samples = config.get("model", {}).get("method"), config.get("validation", {}).get("samples")
+        first = run.path.name, method, config.get("seed"), samples
+        rows += [[*first, row["step"], row.get("ged"), row.get("hm_iou")] for row in run.of_kind("validation")]
     write_text(out / "curves.csv", csv_text(rows))
     plot_curves(runs, out / "curves.png")
     return out / "curves.png"

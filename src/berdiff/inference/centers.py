@@ -1,6 +1,5 @@
 """Findings by a table of their centres."""
 
-import csv
 import re
 from collections.abc import Sequence
 from math import floor, isfinite
@@ -9,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from berdiff.data.describe import by, expect, refusing
-from berdiff.data.paths import expect_file
+from berdiff.data.csv_table import read_csv
+from berdiff.data.describe import by, expect
 from berdiff.errors import InputError
 from berdiff.inference.finding import Finding, to_voxel, world_affine
 from berdiff.inference.inputs import Input
@@ -96,19 +95,12 @@ class Centers:
 
 def _read_rows(path: Path) -> list[tuple[str, _Row]]:
     """(case, line) of each line; what is wrong with a line is noted in it."""
-    expect_file(path, "a CSV file")
-    broken = (UnicodeDecodeError, csv.Error)
-    with refusing(broken, path, "a CSV file", "something else"), path.open(encoding="utf-8-sig", newline="") as file:
-        reader = csv.DictReader(file, strict=True)
-        columns = reader.fieldnames = [name.strip().lower() for name in reader.fieldnames or ()]
-        lines = [(f"{path}, line {reader.line_num}", row) for row in reader]
-    missing = [name for name in COLUMNS if name not in columns]
-    expect(not missing, path, f"the columns {', '.join(COLUMNS)}", f"no {' and no '.join(missing)}")
+    columns, lines = read_csv(path, COLUMNS)
     rows: list[tuple[str, _Row]] = []
-    for where, line in lines:
-        case, name = ((line.get(column) or "").strip() for column in ("case", "finding"))
+    for where, line, more in lines:
+        case, name = (line.get(column, "") for column in ("case", "finding"))
         try:
-            expect(None not in line, where, f"{len(columns)} columns", "more")
+            expect(not more, where, f"{len(columns)} columns", "more")
             named = "a finding's name without / or \\, not beginning with a dot nor ending like a file of its case"
             expect(not name or _NAME.fullmatch(name), where, named, repr(name))
             place = tuple(_number(line.get(column), where, column) for column in ("z", "y", "x"))
@@ -119,7 +111,7 @@ def _read_rows(path: Path) -> list[tuple[str, _Row]]:
 
 
 def _number(text: str | None, where: str, column: str) -> float | None:
-    text = (text or "").strip()
+    text = text or ""
     if column == "z" and not text:
         return None
     try:

@@ -5,7 +5,8 @@ folder or the fixed part of the glob that was given: so it depends on that argum
 """
 
 import glob
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import groupby, takewhile
@@ -13,7 +14,7 @@ from pathlib import Path, PurePosixPath
 
 from berdiff.data import dicom, manifest, volumes
 from berdiff.data.describe import expect
-from berdiff.data.paths import files_under
+from berdiff.data.paths import exists, fault_of, list_files
 from berdiff.data.reading import kind_of, stem
 from berdiff.data.store import Store, open_store
 from berdiff.data.subset import choose_cases
@@ -21,6 +22,12 @@ from berdiff.errors import InputError
 from berdiff.inference.copies import Copies, new_folder
 from berdiff.inference.region import Region
 from berdiff.remote import is_remote
+
+LONGEST_NAME = 200  # bytes of a part of a name: file systems take 255, with what is put around it
+# DICOM objects about images, such as results of this program beside their sources: by the beginning of the SOP class
+DERIVED = {"1.2.840.10008.5.1.4.1.1.66.4": "SEG", "1.2.840.10008.5.1.4.1.1.30": "PM"}
+DERIVED |= {"1.2.840.10008.5.1.4.1.1.88.": "SR", "1.2.840.10008.5.1.4.1.1.481.3": "RTSTRUCT"}
+Note = Callable[[str], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +69,7 @@ class _File:
     listed: bool  # found in a folder, where files that are no images are left alone
     copies: Copies | None = None
     size: int = 0  # in bytes, of a file that will be a copy
+    fault: str = ""  # a sentence, where it is not to be opened
 
     def name(self, stem_of_case: str | None = None) -> str:
         short = stem(self.path) if stem_of_case is None else stem_of_case
@@ -74,9 +82,11 @@ def find_inputs(
     split: str = "test",
     limit: int | None = None,
     seed: int = 0,
+    note: Note = lambda sentence: None,
 ) -> list[Input]:
     """The inputs that `given` means, for a model with these channels. What cannot be read becomes an input too, with
-    its `error`, so that the others go on. `limit` takes the first so many, of a store's split of one seeded order."""
+    its `error`, so that the others go on. `limit` takes the first so many, of a store's split of one seeded order.
+    `note` is told what was left out on purpose."""
     expect(given, "INPUT", "at least one image, folder, glob or store")
     expect(limit is None or limit >= 1, "--limit", "at least 1", limit)
     inputs: list[Input] = []
@@ -84,19 +94,23 @@ def find_inputs(
     folder = new_folder()
     for argument in map(str, given):
         copies = Copies(argument, folder) if is_remote(argument) else None
-        if copies.is_store() if copies is not None else (Path(argument) / manifest.NAME).is_file():
+        if copies.is_store() if copies is not None else not fault_of(Path(argument) / manifest.NAME):
             store = open_store(argument)
             cases = (case_input(store, int(i)) for i in choose_cases(store, split, limit, seed))
             inputs += [Input(_safe(case.name), case.paths, store, case.index) for case in cases]
         elif found := _expand(argument) if copies is None else _expand_remote(copies):
             for file in found:
-                files.setdefault(file.path.resolve(), file)
+                files.setdefault(file.path if file.fault else file.path.resolve(), file)
         else:
             path, expected = Path(argument), "an image, a folder, a glob or a store, found nothing there"
-            if path.is_dir():
+            if exists(path) and path.is_dir():
                 expected = "a folder with images, found no files in it"
-            inputs.append(Input(_safe(path.name), (path,), error=f"{argument}: expected {expected}"))
-    inputs += _grouped(sorted(files.values(), key=lambda file: (str(file.path.parent), file.path.name)), channels)
+            inputs.append(Input(_safe(path.name) or "input", (path,), error=f"{argument}: expected {expected}"))
+    ordered = sorted(files.values(), key=lambda file: (str(file.path.parent), file.path.name))
+    inputs += _grouped(ordered, channels, note)
+    if not inputs:
+        raise InputError(f"{given[0]}: expected images, found none among {len(files)} files")
+    inputs = [_with_short_name(item) for item in inputs]
     _check_names(inputs)
     return inputs[:limit]
 
@@ -137,15 +151,18 @@ def case_input(store: Store, index: int) -> Input:
 def _expand(argument: str) -> list[_File]:
     """The files of a path or glob; of a folder, those at any depth."""
     path = Path(argument)
-    if path.exists():
+    if exists(path):
         root, matches = path if path.is_dir() else path.parent, [argument]
     else:
         root = Path(*takewhile(lambda part: not glob.has_magic(part), path.parts))
         matches = sorted(glob.glob(argument, recursive=True)) if glob.has_magic(argument) else []
     found: list[_File] = []
     for match in map(Path, matches):
-        listed = match.is_dir()
-        found += [_File(file, root, listed) for file in (files_under(match) if listed else [match])]
+        if (fault := fault_of(match)) == "a folder":
+            found += [_File(file, root, True, fault=sentence) for file, sentence in list_files(match)]
+        else:
+            sentence = f"{match}: expected an image, a folder or a store, found {fault}" if fault else ""
+            found.append(_File(match, root, False, fault=sentence))
     return found
 
 
@@ -154,14 +171,14 @@ def _expand_remote(copies: Copies) -> list[_File]:
     return [_File(one.path, root, one.listed, copies, one.size) for one in found]
 
 
-def _grouped(files: list[_File], channels: Sequence[str]) -> list[Input]:
+def _grouped(files: list[_File], channels: Sequence[str], note: Note) -> list[Input]:
     """Files to inputs: DICOM slices by folder and series, sequences by their common name, the rest one by one."""
     inputs: list[Input] = []
     for _, group in groupby(files, key=lambda file: file.path.parent):
         in_folder = list(group)
         copies = in_folder[0].copies
         with copies.headers([file.path for file in in_folder]) if copies is not None else nullcontext():
-            found = _in_one_folder(in_folder, channels)
+            found = _in_one_folder(in_folder, channels, note)
         sizes = {file.path: file.size for file in in_folder}
         if copies is not None:
             found = [replace(one, copies=copies, sizes=tuple(sizes[path] for path in one.paths)) for one in found]
@@ -169,33 +186,44 @@ def _grouped(files: list[_File], channels: Sequence[str]) -> list[Input]:
     return inputs
 
 
-def _in_one_folder(files: list[_File], channels: Sequence[str]) -> list[Input]:
+def _in_one_folder(files: list[_File], channels: Sequence[str], note: Note) -> list[Input]:
     inputs: list[Input] = []
     slices, single = list[_File](), list[_File]()
     for file in files:
+        if file.fault:
+            inputs.append(Input(file.name(), (file.path,), error=file.fault))
+            continue
         kind = kind_of(file.path)
         if kind is not None:
             (slices if kind == "dicom" and file.listed else single).append(file)
         elif not file.listed:
             expected = "a picture (PNG, JPG, TIFF), NIfTI, DICOM or .npy file, found another kind of file"
             inputs.append(Input(file.name(), (file.path,), error=f"{file.path}: expected {expected}"))
-    inputs += _series(slices) if slices else []
+    inputs += _series(slices, note) if slices else []
     if len(channels) > 1:
         sequences, single = _sequences(single, channels)
         inputs += sequences
     return inputs + [Input(file.name(), (file.path,)) for file in single]
 
 
-def _series(slices: list[_File]) -> list[Input]:
+def _series(slices: list[_File], note: Note) -> list[Input]:
     """The series of one folder, each an input. One unreadable file fails them all: its slice would be missing."""
     folder, root = slices[0].path.parent, slices[0].root
     name = _safe(folder.relative_to(root).as_posix()) or _safe(folder.resolve().name)
     by_series: dict[str, list[Path]] = {}
+    derived: Counter[str] = Counter()
     try:
         for file in slices:
-            by_series.setdefault(dicom.read_header(file.path).series_uid, []).append(file.path)
+            header = dicom.read_header(file.path)
+            if kind := next((kind for start, kind in DERIVED.items() if header.sop_class.startswith(start)), ""):
+                derived[kind] += 1
+            else:
+                by_series.setdefault(header.series_uid, []).append(file.path)
     except InputError as error:
         return [Input(name, tuple(file.path for file in slices), error=str(error))]
+    if derived:
+        counted = " and ".join(f"{count} DICOM {kind}" for kind, count in sorted(derived.items()))
+        note(f"{folder}: {counted} left out: they are about images, and are none")
     if len(by_series) == 1:
         return [Input(name, tuple(paths)) for paths in by_series.values()]
     outer = "" if folder == root else name + "/"
@@ -232,6 +260,15 @@ def _safe(name: str) -> str:
     """A relative path that stays where it is put, whatever a file or a store calls its cases."""
     parts = [part.replace("\\", "_").lstrip(".") for part in PurePosixPath(name).parts if part not in ("/", "..", ".")]
     return "/".join(part for part in parts if part)
+
+
+def _with_short_name(item: Input) -> Input:
+    """The same, with an error where no folder can be called so."""
+    long = max((len(part.encode(errors="surrogateescape")) for part in item.name.split("/")), default=0)
+    if item.error or long <= LONGEST_NAME:
+        return item
+    error = f"{item.what}: expected a name of at most {LONGEST_NAME} bytes, found {long}"
+    return replace(item, name=item.name[:LONGEST_NAME], error=error)
 
 
 def _check_names(inputs: list[Input]) -> None:

@@ -93,6 +93,7 @@ class Region(Settings):
         return (*slices, *(self._plane_range(axis, shape[axis], size[axis], what) for axis in (-2, -1)))
 
     def slice_range(self, depth: int, what: str) -> Range:
+        """First slice, and one past the last, of a volume with `depth` slices."""
         if self.center is not None and len(self.center) == 3:
             first, last = self.center[0], self.center[0] + 1
         elif self.box is not None and len(self.box) == 6:

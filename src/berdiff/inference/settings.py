@@ -8,6 +8,7 @@ from annotated_types import Ge, Lt
 from tyro.conf import OmitArgPrefixes, arg
 
 from berdiff import schema
+from berdiff.data.input_spec import Intensity
 from berdiff.errors import InputError
 from berdiff.inference.region import Region
 from berdiff.methods.sampling import SamplerOptions
@@ -33,6 +34,7 @@ class FromPool:
         return self.samples if self.set == "independent" else self.pool
 
     def check_pool(self) -> None:
+        """Refuse a pool that is smaller than the set chosen from it."""
         if self.drawn < self.samples:
             expected = f"at least {self.samples}, the masks to choose from it"
             raise InputError(f"pool: expected {expected}, found {self.pool}")
@@ -43,7 +45,9 @@ class SegmentSettings(FromPool, schema.Settings):
     """`batch_size` and the order of images change nothing in the masks."""
 
     samples: Annotated[int, Ge(1)] = 16  # masks per image
-    seed: int = 0  # seed of the samples: a mask depends on it, the input's name, the slice and the sample's number only
+    seed: Annotated[int, Ge(0)] = (
+        0  # seed of the samples: a mask depends on it, the input's name, the slice and the sample's number only
+    )
     set: SetRule = "independent"
     """independent samples; or spread evenly by area over a pool of samples; or chosen jointly to represent the pool"""
     pool: Annotated[int, Ge(1)] = 64
@@ -62,9 +66,8 @@ class SegmentSettings(FromPool, schema.Settings):
 
     def check(self) -> None:
         self.check_pool()
-        if self.window is not None and not self.window[0] < self.window[1]:
-            low, high = self.window
-            raise InputError(f"window: expected a lower and a higher value, found {low:g} {high:g}")
+        if self.window is not None:
+            Intensity("window", self.window).check()
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ class ParameterGroup:
     clip_norm: float | None = None  # each group is clipped by itself
 
     def rate_at(self, step: int) -> float:
+        """The factor of the learning rate at a step."""
         return self.rate(step) if callable(self.rate) else self.rate
 
 
@@ -61,6 +62,7 @@ class Segmenter(nn.Module, ABC):
 
     @property
     def targets(self) -> int:
+        """K, the number of structures that are segmented at once."""
         return len(self.input_spec.targets)
 
     @abstractmethod

@@ -5,6 +5,7 @@ config.json, format 2: `model` (the method's configuration), `input_spec` (what 
 """
 
 import hashlib
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,12 +20,13 @@ from berdiff import hub, schema
 from berdiff.data.describe import expect
 from berdiff.data.input_spec import InputSpec, from_format_1
 from berdiff.errors import InputError
-from berdiff.files import whole_file, write_text
+from berdiff.files import replaced_folder
 from berdiff.methods.base import Segmenter
 from berdiff.methods.config import MethodConfig, from_plain, to_plain
 from berdiff.methods.diffusion_config import DiffusionConfig
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
+ATTEMPTS = 5  # to read a folder that a training is replacing
 BUNDLED = Path(__file__).parents[1] / "weights"  # a folder for each bundled model: config, weights, model card
 
 
@@ -62,17 +64,21 @@ def bundled() -> list[str]:
 def save(segmenter: Segmenter, folder: str | Path, weights: Mapping[str, Tensor] | None = None) -> None:
     """Write a model folder, with the segmenter's own weights or others of its shape, and its sampler of now.
 
-    The weights are renamed into place first: a config always finds the weights it names.
+    An older folder gives way in one step, so a configuration never stands beside weights that are not its own; other
+    files in it, such as a model card, stay.
     """
     folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
     config = segmenter.config
     if isinstance(config, DiffusionConfig) and segmenter.sampler is not None:
         config = replace(config, sampler=segmenter.sampler)
-    with whole_file(folder / WEIGHTS) as part:
-        save_file({name: value.contiguous() for name, value in (weights or segmenter.state_dict()).items()}, part)
-    content = ModelFile(2, to_plain(config), segmenter.input_spec, sha256(folder / WEIGHTS))
-    write_text(folder / CONFIG, schema.dump(content))
+    with replaced_folder(folder) as part:
+        if folder.is_dir():
+            ours = shutil.ignore_patterns(CONFIG, WEIGHTS, ".*")
+            shutil.copytree(folder, part, ignore=ours, dirs_exist_ok=True)
+        tensors = weights or segmenter.state_dict()
+        save_file({name: value.contiguous() for name, value in tensors.items()}, part / WEIGHTS)
+        content = ModelFile(2, to_plain(config), segmenter.input_spec, sha256(part / WEIGHTS))
+        (part / CONFIG).write_text(schema.dump(content), encoding="utf-8")
 
 
 def load(folder: str | Path, device: str = "cpu") -> Segmenter:
@@ -81,6 +87,26 @@ def load(folder: str | Path, device: str = "cpu") -> Segmenter:
     Anything wrong with the folder is one `InputError`.
     """
     folder = resolve(folder)
+    for _ in range(ATTEMPTS):
+        before = _place(folder)
+        try:
+            return _load(folder).to(device).eval()
+        except InputError:
+            if _place(folder) == before:
+                raise
+    raise InputError(f"{folder}: expected a model folder, found one that is replaced again and again")
+
+
+def _place(folder: Path) -> tuple[int, int] | None:
+    """Which folder it is on the disk: a training replaces it as a whole, perhaps between two looks into it."""
+    try:
+        found = folder.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _load(folder: Path) -> Segmenter:
     file, weights = folder / CONFIG, folder / WEIGHTS
     for needed in (file, weights):
         expect(needed.is_file(), folder, f"a model folder with {needed.name}")
@@ -92,8 +118,7 @@ def load(folder: str | Path, device: str = "cpu") -> Segmenter:
     except (ValueError, RuntimeError, SafetensorError) as error:
         raise InputError(f"{folder}: expected weights that fit the configuration, found: {error}") from error
     segmenter.weights_sha256 = digest
-    segmenter.to(memory_format=torch.channels_last)  # pyright: ignore  # the faster one without gradients
-    return segmenter.to(device).eval()
+    return segmenter.to(memory_format=torch.channels_last)  # pyright: ignore  # the faster one without gradients
 
 
 def read_config(file: Path) -> tuple[MethodConfig, InputSpec, str]:
@@ -123,6 +148,7 @@ def copy_weights(segmenter: Segmenter, path_or_name: str) -> None:
 
 
 def sha256(path: Path) -> str:
+    """The checksum of a file, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

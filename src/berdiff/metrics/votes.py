@@ -43,6 +43,7 @@ class Votes:
 
     @property
     def n(self) -> int:
+        """How many samples there are."""
         return self.pixels.shape[2] - 1
 
     @property
@@ -63,6 +64,7 @@ class Votes:
         return torch.stack([(self.pixels * cells).sum((-2, -1)) for cells in chosen], -1)
 
     def soft_dice(self) -> Tensor:
+        """Mean over thresholds of the Dice of saliency against rater mean, both cut there: `(B, K)`."""
         return torch.stack([dice_from_counts(self.dice_counts(cut)) for cut in SOFT_DICE_THRESHOLDS]).mean(0)
 
     def ece(self, bins: int = 10) -> Tensor:
@@ -74,9 +76,11 @@ class Votes:
         return total.abs().sum(-1) / self._all()
 
     def brier(self) -> Tensor:
+        """Mean squared difference of saliency and rater mean: `(B, K)`."""
         return self._mean((self.saliency - self.rater_mean).square())
 
     def nll(self, eps: float = NLL_EPS) -> Tensor:
+        """Cross-entropy of the raters under the saliency kept in [eps, 1 - eps], nats per pixel: `(B, K)`."""
         p, y = self.saliency.clamp(eps, 1 - eps), self.rater_mean
         return -self._mean(y * p.log() + (1 - y) * (1 - p).log())
 

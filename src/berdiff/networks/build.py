@@ -21,4 +21,5 @@ NETWORKS = Registry(
 
 
 def make_network(preset: str, image_channels: int = 1, targets: int = 1) -> Denoiser[Any]:
+    """The network of a preset, ours or a plug-in's, for so many channels and targets."""
     return NETWORKS.load(preset)(preset, image_channels, targets)

@@ -9,16 +9,19 @@ CASE/FINDING/crop.npz      of a volume: what these are made of
 import csv
 import io
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from berdiff import __version__, schema
+from berdiff.errors import InputError
 from berdiff.inference.finding import Finding, to_mm, world_affine
 from berdiff.inference.label_map import label_map
 from berdiff.inference.model import Model
 from berdiff.inference.opening import ReadInput
 from berdiff.inference.result import Result
+from berdiff.output.done_file import Sizes, are_whole, parse_done, whole_result
 from berdiff.output.label_files import label_meaning
 from berdiff.output.nifti import nifti_bytes
 from berdiff.output.overlay_files import by_target
@@ -26,18 +29,43 @@ from berdiff.output.records import CROP
 from berdiff.output.result_files import DONE, ResultFiles
 from berdiff.output.rows import COLUMNS, rows_of
 
-FINDINGS = "findings.json"
+FINDINGS, TABLE = "findings.json", "findings.csv"
+
+
+@dataclass(frozen=True)
+class FoundFinding(schema.Content):
+    name: str
+
+
+@dataclass(frozen=True)
+class CaseFile(schema.Content):
+    """findings.json, as far as it is read again."""
+
+    name: str
+    sources: list[dict[str, Any]]
+    asked: Any
+    findings: list[FoundFinding]
+    failed: dict[str, str]
+    files: Sizes
 
 
 def findings_done(files: ResultFiles, case: str, about: dict[str, Any]) -> list[str] | None:
     """The names of a case's findings where all of them are done and `about`, what was asked of what, is the same."""
-    name = f"{case}/{FINDINGS}"
-    content = files.read([name]).get(name)
+    path = f"{case}/{FINDINGS}"
+    content = files.read([path]).get(path)
     if content is None:
         return None
-    there = schema.json_of(content, files.address(name), "the findings of a case")
-    same = all(there.get(name) == value for name, value in schema.plain(about).items())
-    return [found["name"] for found in there["findings"]] if same and not there["failed"] else None
+    where = files.address(path)
+    try:
+        plain = schema.loads(content, where, "the findings of a case")
+        there = schema.parse(CaseFile, plain, lambda place: f"{where}: {place}")
+    except InputError:  # damaged: it is made again
+        return None
+    same = all(getattr(there, name) == value for name, value in schema.plain(about).items())
+    if not same or there.failed or not are_whole(files, case, there.files):
+        return None
+    names = [found.name for found in there.findings]
+    return names if all(whole_result(files, f"{case}/{name}") for name in names) else None
 
 
 def write_case(
@@ -52,10 +80,10 @@ def write_case(
     """The files of a case; `found` are its findings that are done. Where there is none, nothing is written."""
     if not found:
         return
-    written = list[str]()
+    written = dict[str, int]()
     for name, content in _volume_files(files, case, read, found, model) if len(read.shape) == 3 else ():
         files.write(f"{case}/{name}", content)
-        written.append(name)
+        written[name] = len(content)
     frame = None if world_affine(read) is None else "LPS" if read.placed.geometry.kind == "dicom" else "RAS"
     places = {one.name: None if frame is None else to_mm(read, one.center) for one in found}
     text = io.StringIO(newline="")
@@ -66,11 +94,14 @@ def write_case(
     done = files.read([f"{folder}/{DONE}" for folder in folders.values()])
     for one in found:
         folder = folders[one.name]
-        rows, mm = rows_of(done[f"{folder}/{DONE}"], folder), places[one.name] or ["", "", ""]
+        content = done[f"{folder}/{DONE}"]
+        rows, mm = rows_of(parse_done(content, files.address(folder)), folder), places[one.name] or ["", "", ""]
         writer.writerows([*row.values(), *("", *one.center)[-3:], *mm] for row in rows)
         measured = {row.target: row.measured for row in rows}
         listed.append({"name": one.name, "center": one.center, "center_mm": places[one.name], "measurements": measured})
-    files.write(f"{case}/findings.csv", text.getvalue().encode())
+    table = text.getvalue().encode()
+    files.write(f"{case}/{TABLE}", table)
+    written[TABLE] = len(table)
     facts = {"berdiff": __version__, **about, "frame": frame, "findings": listed, "failed": failed, "files": written}
     files.write(f"{case}/{FINDINGS}", schema.dump(facts).encode())  # last: it says that the case is done
 

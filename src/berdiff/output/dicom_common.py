@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from berdiff import __version__
-from berdiff.data.describe import expect, refusing
-from berdiff.data.dicom import quiet, unreadable
+from berdiff.data.describe import decoding, expect, refusing
+from berdiff.data.dicom import opened, quiet
 from berdiff.inference.result import Result
 from berdiff.output.captions import NOT_CLINICAL
 
@@ -167,8 +167,8 @@ def property_type(target: str) -> "Code":
 def _header(path: Path) -> "Dataset":
     from pydicom import dcmread
 
-    with quiet(), refusing(unreadable(), path, "a DICOM file", "one that cannot be read"):
-        return dcmread(path, stop_before_pixels=True)
+    with opened(path, "a DICOM file", "one that cannot be read") as file:
+        return dcmread(file, stop_before_pixels=True)
 
 
 def _reduced(path: Path, anonymous: bool) -> "Dataset":
@@ -176,7 +176,7 @@ def _reduced(path: Path, anonymous: bool) -> "Dataset":
     from pydicom import Dataset
 
     data, kept = _header(path), Dataset()
-    with quiet(), refusing(unreadable(), path, "a DICOM header", "one with values that cannot be read"):
+    with quiet(), decoding(path, "a DICOM header", "one with values that cannot be read"):
         for tag in NEEDED:
             expect(data.get(tag), path, f"the DICOM tag {tag}, {REFERS}")
         for tag in UIDS:  # digits and dots: not all that real files hold is more proper than that

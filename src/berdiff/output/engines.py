@@ -5,19 +5,22 @@ resuming, and what one bad file does, are as in one process, and the results are
 dies was at is tried once more by another; then it is reported, and the rest goes on.
 """
 
+import os
 import signal
 import traceback
 from collections import deque
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from berdiff.data.limits import Limits, set_limits
 from berdiff.errors import InputError
 from berdiff.inference.finding import FindingSource
 from berdiff.inference.inputs import Input, count_slices
 from berdiff.inference.settings import SegmentSettings
 from berdiff.output.kinds import OutputSettings
 from berdiff.output.outcome import Outcome
+from berdiff.parent import end_with_parent
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -39,6 +42,7 @@ class WorkerTask:
     settings: SegmentSettings
     output: OutputSettings
     findings: FindingSource | None = None
+    limits: Limits = field(default_factory=Limits)
 
     def open(self, number: int) -> "SegmentationJob":
         """In the worker: one thread each, for threads of several processes would wait for each other."""
@@ -51,6 +55,7 @@ class WorkerTask:
 
         torch.set_num_threads(1)
         keep_freed_memory()
+        set_limits(self.limits)  # of the driver's command; this process does nothing else
         model = load(**{**self.load, "device": share_devices(self.load["device"], number)})
         return SegmentationJob(model, self.settings, self.output, findings=self.findings, cohort=False)
 
@@ -124,7 +129,7 @@ def by_processes(task: WorkerTask, chunks: list[Chunk], count: int) -> Outcomes:
 
     def start(number: int) -> None:
         here, there = context.Pipe()
-        process = context.Process(target=_serve, args=(there, task, number), daemon=True)
+        process = context.Process(target=_serve, args=(there, task, number, os.getpid()), daemon=True)
         process.start()
         there.close()  # so that the end of the process is the end of the pipe
         workers.append(_Worker(process, here))
@@ -174,9 +179,10 @@ def by_processes(task: WorkerTask, chunks: list[Chunk], count: int) -> Outcomes:
             worker.process.join()
 
 
-def _serve(pipe: "Connection", task: WorkerTask, number: int) -> None:
+def _serve(pipe: "Connection", task: WorkerTask, number: int, driver: int) -> None:
     """The life of a process: opens the model, then works on what comes until the pipe is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the driver, which ends this one
+    end_with_parent(driver)
     try:
         job = task.open(number)
         pipe.send(("ready", None))

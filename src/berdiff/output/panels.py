@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 TILE, LINE, TITLE = 1.5, 0.17, 0.15  # inches: a tile, a line of the title and the caption, a line above a tile
+LARGEST = 1.5  # times as large as others a tile of a row with fewer of them may be
 CHARACTERS = 10.8  # per inch, in titles and captions
 NAME = 20  # characters of a target's name above a tile
 SHEET_SAMPLES = 4  # of each case on a sheet; saliency and variance are of all
@@ -37,11 +38,12 @@ def render(
     aspect: float = 1.0,
     columns_alike: bool = False,
     key: Key = (),
+    justified: bool = False,
 ) -> "Figure":
     """Tiles in rows, with a label at the left of each row; `aspect` is the height of a pixel over its width.
 
     `columns_alike`: the tiles of a column have one title, which stands above the first row. `key`: what the colours of
-    all tiles mean, below the title.
+    all tiles mean, below the title. `justified`: a row with fewer tiles has larger ones, so that no place is blank.
     """
     from matplotlib.figure import Figure  # no global state; half a second to import
 
@@ -54,13 +56,17 @@ def render(
     keys = _in_rows(key, room)
     heights = [TITLE * max(len(tile.title.splitlines()) for tile in row if tile is not None) for row in rows]
     titles = heights[0] if columns_alike else sum(heights)
-    tall = (TILE * ratio + 0.05) * len(rows) + titles + LINE * (len(above) + len(keys) + len(below)) + 0.3
+    growth = [min(columns / len(row), LARGEST) if justified else 1.0 for row in rows]  # of the tiles of a row
+    tall = TILE * ratio * sum(growth) + 0.05 * len(rows) + titles + LINE * (len(above) + len(keys) + len(below)) + 0.3
     figure = Figure(figsize=(inches, tall), layout="constrained")
     # names are words, never formulas, whatever dollar signs are in them; below the title is room for the key
     figure.suptitle("\n".join([*above, *[" "] * len(keys)]), fontsize=10, parse_math=False)
     figure.supxlabel("\n".join(below), fontsize=9, parse_math=False)
-    axes = figure.subplots(len(rows), columns, squeeze=False)
-    for ax in axes.flat:
+    if justified:
+        axes = _justified(figure, [len(row) for row in rows], growth)
+    else:
+        axes = list(figure.subplots(len(rows), columns, squeeze=False))
+    for ax in figure.axes:
         ax.set(xticks=[], yticks=[])
         ax.set_frame_on(False)
     for row, line in zip(rows, axes, strict=True):
@@ -78,6 +84,13 @@ def render(
     if key:
         _legend(figure, key, len(keys[0]), len(above))
     return figure
+
+
+def _justified(figure: "Figure", lengths: Sequence[int], growth: Sequence[float]) -> "list[list[Axes]]":
+    """Axes in rows that all reach from left to right, whatever their number."""
+    grid = figure.add_gridspec(len(lengths), 1, height_ratios=growth)
+    rows = [grid[row].subgridspec(1, n) for row, n in enumerate(lengths)]
+    return [[figure.add_subplot(row[0, i]) for i in range(n)] for row, n in zip(rows, lengths, strict=True)]
 
 
 def png_bytes(figure: "Figure") -> bytes:
@@ -108,7 +121,9 @@ def result_panel(result: Result, representatives: Sequence[Representative] | Non
         ordered = [sections["image"], sections["raters"], own[0], sections["representatives"], sections["samples"]]
     caption = [*(f"{target}: {measured_line(measured[target])}" for target in result.targets), notes_line(result)]
     title = f"{result.name}{close.words}\n{settings_line(result)}"
-    return render(pack(ordered), title, "\n".join(caption), aspect=result.aspect, key=legend(result.targets))
+    return render(
+        pack(ordered), title, "\n".join(caption), aspect=result.aspect, key=legend(result.targets), justified=True
+    )
 
 
 def case_row(
@@ -170,9 +185,14 @@ def _named(tiles: Sequence[Tile], target: str) -> list[Tile]:
 
 
 def pack(sections: Sequence[Sequence[Tile]]) -> list[list[Tile]]:
-    """Sections into rows, with as few blanks in the emptiest row as 6 to 10 tiles per row allow."""
-    packed = (_packed(sections, columns) for columns in (8, 7, 9, 6, 10))
-    return min(packed, key=lambda rows: max(map(len, rows)) - min(map(len, rows)))
+    """Sections into as few rows of 6 to 10 tiles as there are whose lengths differ by no more than tiles may grow; if
+    none do, those that differ least."""
+    packed = [_packed(sections, columns) for columns in (8, 7, 9, 6, 10)]
+
+    def spread(rows: list[list[Tile]]) -> float:
+        return max(map(len, rows)) / min(map(len, rows))
+
+    return min(packed, key=lambda rows: (max(spread(rows), LARGEST), len(rows)))
 
 
 def _packed(sections: Sequence[Sequence[Tile]], columns: int) -> list[list[Tile]]:
@@ -197,7 +217,8 @@ def _render_tile(tile: Tile, ax: "Axes", aspect: float) -> None:
         ax.add_collection(LineCollection(list(segments), colors=colour, linewidths=wide, capstyle="projecting"))
     for i, (words, colour) in enumerate(tile.key):
         ground = {"facecolor": "black", "edgecolor": "none", "pad": 1.5}
-        ax.text(0.04 + 0.32 * i, 0.05, words, color=colour, fontsize=7, transform=ax.transAxes, bbox=ground)
+        looks = {"color": colour, "fontsize": 7, "transform": ax.transAxes, "bbox": ground, "parse_math": False}
+        ax.text(0.04 + 0.32 * i, 0.05, words, **looks)
 
 
 def _title(ax: "Axes", tile: Tile) -> None:

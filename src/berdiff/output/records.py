@@ -13,12 +13,14 @@ import numpy as np
 
 from berdiff import schema
 from berdiff.data.describe import expect
+from berdiff.errors import InputError
 from berdiff.files import whole_file, write_text
 from berdiff.inference.finding import Finding
 from berdiff.inference.inputs import Input
 from berdiff.inference.result import Result
 from berdiff.output.captions import notes
 from berdiff.output.destination import Destination
+from berdiff.output.done_file import sizes_of
 from berdiff.output.overlay import outlined
 from berdiff.output.result_files import DONE
 from berdiff.output.tiles import contours_tile, masks_tile, picture_bytes
@@ -35,7 +37,11 @@ def sources_of(item: Input) -> list[dict[str, Any]]:
     if item.copies is not None:
         addresses = (item.copies.address_of(path) for path in item.paths)
         return [{"path": path, "bytes": size} for path, size in zip(addresses, item.sizes, strict=True)]
-    return [{"path": str(path.resolve()), "bytes": path.stat().st_size} for path in item.paths]
+    try:
+        return [{"path": str(path.resolve()), "bytes": path.stat().st_size} for path in item.paths]
+    except OSError as error:
+        reason = error.strerror or error
+        raise InputError(f"{item.what}: expected the file that was found before, found it gone ({reason})") from error
 
 
 @dataclass(frozen=True)
@@ -56,7 +62,7 @@ class Record:
         done = out.done(self.name)
         if done is None:
             return False
-        same = done.get("sources") == self.sources and done.get("finding") == self._about
+        same = done.sources == self.sources and done.finding == self._about
         others = "those of another file or place, or of something else; remove them or take another --out"
         expect(same, out.place(self.name), f"the results of {what} as it is now", others)
         return True
@@ -69,7 +75,8 @@ class Record:
         with whole_file(folder / THUMBNAIL) as picture:
             picture.write_bytes(thumbnail(result))
         done = {"name": self.name, "case": self.case, "finding": self._about, "sources": self.sources}
-        done |= {"files": [*files, THUMBNAIL], "measurements": result.measurements(), "notes": notes(result)}
+        done |= {"files": sizes_of(folder, [*files, THUMBNAIL])}
+        done |= {"measurements": result.measurements(), "notes": notes(result)}
         write_text(folder / DONE, schema.dump(done))
 
     @property

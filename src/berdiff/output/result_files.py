@@ -29,6 +29,11 @@ class LocalFiles:
         paths = {name: self.root / name for name in names}
         return {name: path.read_bytes() for name, path in paths.items() if path.is_file()}
 
+    def sizes(self, folder: str) -> dict[str, int]:
+        """Of the files in a folder of results, in bytes, by their names from there."""
+        root = self.root / folder
+        return {path.relative_to(root).as_posix(): path.stat().st_size for path in root.rglob("*") if path.is_file()}
+
     def write(self, name: str, content: bytes) -> None:
         """Whole, or not at all."""
         with whole_file(self.root / name) as part:
@@ -68,6 +73,12 @@ class RemoteFiles:
                 if isinstance(content, Exception) and not isinstance(content, FileNotFoundError):
                     raise content
         return {paths[path]: content for path, content in found.items() if isinstance(content, bytes)}
+
+    def sizes(self, folder: str) -> dict[str, int]:
+        root = f"{self.root}/{folder}"
+        with self.reaching():
+            there = self.fs.find(root, detail=True)
+        return {path.removeprefix(f"{root}/"): about["size"] for path, about in there.items()}
 
     def write(self, name: str, content: bytes) -> None:
         with self.reaching():

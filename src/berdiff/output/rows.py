@@ -4,11 +4,12 @@ The tables of a case and of a cohort are made of these files alone, so that they
 which run, made a result.
 """
 
-import json
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from berdiff.errors import InputError
+from berdiff.output.done_file import DoneFile, parse_done
 from berdiff.output.result_files import DONE, ResultFiles
 
 QUANTILES = ("q05", "q50", "q95")
@@ -25,8 +26,8 @@ class Row:
     case: str
     finding: str | None
     target: str
-    measured: dict[str, Any]
-    files: Sequence[str]
+    measured: Mapping[str, Any]
+    files: Collection[str]
     notes: Sequence[str]
 
     @property
@@ -48,21 +49,19 @@ class Row:
 def all_rows(files: ResultFiles) -> list[Row]:
     """Of every result; one that cannot be read is not there."""
     rows: list[Row] = []
-    results = files.results()
-    contents = files.read([f"{name}/{DONE}" for name in results])
-    for name in results:
+    names = {f"{name}/{DONE}": name for name in files.results()}
+    for path, content in files.read(list(names)).items():
         try:
-            rows += rows_of(contents[f"{name}/{DONE}"], name)
-        except (ValueError, RecursionError, KeyError, TypeError, AttributeError):  # somebody else's done.json
+            rows += rows_of(parse_done(content, files.address(path)), names[path])
+        except InputError:  # somebody else's done.json
             continue
     return rows
 
 
-def rows_of(done_json: bytes, name: str) -> list[Row]:
+def rows_of(done: DoneFile, name: str) -> list[Row]:
     """A line per target of the result of this name; none where it is of an older version, without a summary."""
-    done = json.loads(done_json)
-    case, finding = done.get("case", name), done.get("finding") or {}
+    case, finding = name if done.case is None else done.case, (done.finding or {}).get("name")
     return [
-        Row(name, case, finding.get("name"), target, measured, done.get("files", ()), done["notes"])
-        for target, measured in done.get("measurements", {}).items()
+        Row(name, case, finding, target, measured, done.files, done.notes)
+        for target, measured in done.measurements.items()
     ]

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from berdiff import schema
+from berdiff.boundary import refusal
+from berdiff.claims import Claim, Claims
 from berdiff.errors import InputError
 from berdiff.inference.finding import Finding, FindingSource
 from berdiff.inference.findings import EXTENT
@@ -27,7 +29,6 @@ from berdiff.inference.result import Result
 from berdiff.inference.settings import SegmentSettings, option
 from berdiff.output import exports
 from berdiff.output.case_files import findings_done, write_case
-from berdiff.output.claims import Claim, Claims
 from berdiff.output.cohort import write_cohort
 from berdiff.output.destination import open_destination
 from berdiff.output.kinds import OutputSettings
@@ -181,8 +182,8 @@ class SegmentationJob:
             *slices, _, _ = region.ranges(opened.image.shape[1:], self.model.size, opened.what)
             self._slices[item.name] = len(range(*slices[0])) if slices else 1
             return opened
-        except InputError as error:
-            self._fail(item, item.name, error, self._slices[item.name])
+        except Exception as error:  # of any kind: one bad file fails alone
+            self._fail(item, item.name, refusal(error, item.what), self._slices[item.name])
             return None
 
     def _finish_claimed(self, batch: list[_Image]) -> None:
@@ -203,9 +204,11 @@ class SegmentationJob:
             results = self.model.results([one.opened for one in batch], self.settings, self._advance)
             for one, result in zip(batch, results, strict=True):
                 self._write(one.item, result)
-        except InputError as error:
+        except Exception as error:  # of any kind: the others are not to fail with it
+            if isinstance(error, OSError):  # from writing: it would fail the others too
+                raise
             if len(batch) == 1:
-                self._fail(batch[0].item, batch[0].item.name, error, 0)
+                self._fail(batch[0].item, batch[0].item.name, refusal(error, batch[0].item.what), 0)
             else:
                 for one in batch:
                     self._finish([one])
@@ -223,9 +226,12 @@ class SegmentationJob:
                 self._finish_finding(item, read, one)
                 done.append(self.naming.shown(item, one))
                 self._advance(1)
-            except InputError as error:
-                failed[self.naming.shown(item, one).name] = str(error)
-                self._fail(item, f"{item.name}/{one.name}", error, 1)
+            except Exception as error:  # as of a whole input
+                if isinstance(error, OSError):
+                    raise
+                refused = refusal(error, f"{item.what}, {one.name}")
+                failed[self.naming.shown(item, one).name] = str(refused)
+                self._fail(item, f"{item.name}/{one.name}", refused, 1)
         case, about = self.naming.folder(item), self.naming.about(item, self.findings)
         write_case(self.work.files, case, about, read, done, self.naming.failures(failed), self.model)
 

@@ -9,10 +9,11 @@ checkpoints/step-00001200/raw.safetensors        the weights as the optimiser le
 import hashlib
 import json
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -20,6 +21,7 @@ from berdiff import schema
 from berdiff.errors import InputError
 from berdiff.files import remove_leftovers, to_disk, whole_folder
 from berdiff.methods.folder import sha256
+from berdiff.training.config import Natural, NotNegative
 
 PARTS = ("raw", "ema", "optimizer")
 Tensors = dict[str, dict[str, Tensor]]  # for each of PARTS: name -> tensor, whole and on the CPU
@@ -32,6 +34,20 @@ class StateFile(schema.Settings):
     state: dict[str, Any]
     sha256: dict[str, str]
     checksum: str  # of the two above
+
+
+@dataclass(frozen=True)
+class SavedState(schema.Content):
+    """The `state` of a state.json: all that changes in a run besides tensors."""
+
+    step: Natural = 0  # batches seen
+    skipped: Natural = 0  # of these, steps whose loss or gradient was not finite
+    bad_in_a_row: Natural = 0
+    minutes: NotNegative = 0.0  # of the sessions before this one
+    cpu_minutes: NotNegative = 0.0  # the same, of the CPUs of all processes
+    best_ged: float | None = None
+    best_step: Natural = 0
+    scaler: dict[str, Any] = field(default_factory=dict)  # of fp16's gradients; empty otherwise
 
 
 @dataclass(frozen=True)
@@ -78,7 +94,10 @@ def read(path: Path) -> Checkpoint:
         if not file.is_file() or sha256(file) != digest:
             what = "an altered or truncated file" if file.is_file() else "no such file"
             raise InputError(f"{file}: expected the file that was written, found {what}")
-    return Checkpoint({name: load_file(path / f"{name}.safetensors") for name in PARTS}, content.state)
+    try:
+        return Checkpoint({name: load_file(path / f"{name}.safetensors") for name in PARTS}, content.state)
+    except SafetensorError as error:
+        raise InputError(f"{path}: expected the tensors of a checkpoint, found something else ({error})") from error
 
 
 def read_newest(folder: Path) -> tuple[Checkpoint | None, list[str]]:

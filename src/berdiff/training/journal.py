@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from torch import Tensor
@@ -66,7 +67,7 @@ class Journal:
 
         write_text(self._run / "config.json", dump(self._config))
         path = self._run / "environment.json"
-        sessions = schema.read_json(path, "the sessions of the run") if path.is_file() else []
+        sessions = schema.read(path, list[dict[str, Any]], "the sessions of the run") if path.is_file() else []
         sessions.append({"from_step": step, "seed": self._config.seed, "device": device, **environment()})
         write_text(path, schema.dump(sessions))
         stats = self._run / "stats.jsonl"

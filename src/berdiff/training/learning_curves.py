@@ -27,6 +27,7 @@ def plot_curves(runs: list[TrainingRun], out: Path) -> None:
             ax.plot(*points, label=run.path.name, marker="o" if kind == "validation" else None, markersize=3)
         ax.set(title=title, xlabel="iteration")
         ax.grid(alpha=0.3)
-    figure.axes[0].legend(fontsize=8)
+    for text in figure.axes[0].legend(fontsize=8).get_texts():
+        text.set_parse_math(False)  # names of folders
     with whole_file(out) as part:
         figure.savefig(part, format=out.suffix[1:], dpi=120)

@@ -1,15 +1,17 @@
 """The loop: batches in, steps down the loss, averages, checkpoints, validation. The engine is Lightning Fabric."""
 
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 import torch
 from lightning_fabric import Fabric
 from torch import Tensor
 
+from berdiff import schema
 from berdiff.data.batches import Batch, Batches
 from berdiff.diffusion.random import sample_generators
+from berdiff.errors import InputError
 from berdiff.methods import folder as model_folder
 from berdiff.methods.base import Segmenter, Terms
 from berdiff.training import checkpoint, state
@@ -237,10 +239,16 @@ class Trainer:
         newest, notes = checkpoint.read_newest(self.run / "checkpoints")
         self.fabric.barrier()  # all have read before the first one cleans
         if newest is not None:
-            content = dict(newest.state)
-            self.precision.load_state_dict(content.pop("scaler"))
-            self.counters = Counters(**content)
-            state.restore(newest.tensors, self.segmenter, self.optimizer.optimizer, self.ema)
+            where = f"{self.run / 'checkpoints'}: state"
+            found = schema.parse(checkpoint.SavedState, newest.state, lambda place: f"{where}.{place}".rstrip("."))
+            self.counters = Counters(**{one.name: getattr(found, one.name) for one in fields(Counters)})
+            try:
+                self.precision.load_state_dict(found.scaler)
+                state.restore(newest.tensors, self.segmenter, self.optimizer.optimizer, self.ema)
+            except (KeyError, TypeError, ValueError, RuntimeError) as error:
+                raise InputError(
+                    f"{self.run}: expected a checkpoint of this network, found another: {error}"
+                ) from error
             self._saved_step = self.counters.step
             self._write_model("model", newest.tensors["ema"])  # a kill may have come between the checkpoint and this
             notes.append(f"resuming after step {self.counters.step}")

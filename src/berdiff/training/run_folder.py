@@ -11,16 +11,46 @@ model/            EMA weights of the last checkpoint: the trained model
 best/             EMA weights of the best validation GED
 """
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, Required
+
+from annotated_types import Ge
+from typing_extensions import TypedDict
 
 from berdiff import schema
 from berdiff.data.describe import expect
 from berdiff.errors import InputError
 
 StatsRow = dict[str, Any]
+Natural = Annotated[int, Ge(0)]
+NotNegative = Annotated[float, Ge(0)]
+
+
+class WrittenRow(TypedDict, total=False):
+    """A line of stats.jsonl: these, and figures of any name."""
+
+    __pydantic_config__ = {"extra": "allow", "strict": True}  # type: ignore[misc]  # noqa: RUF012
+    kind: Required[Literal["train", "validation", "end"]]
+    step: Required[Natural]
+    minutes: NotNegative
+    cpu_minutes: NotNegative
+    skipped: Natural
+    loss: float
+    ged: float
+    hm_iou: float
+    reason: str
+
+
+class WrittenRun(TypedDict, total=False):
+    """config.json of any version, as far as it is shown."""
+
+    __pydantic_config__ = {"extra": "allow", "strict": True}  # type: ignore[misc]  # noqa: RUF012
+    loop: Required[dict[str, Any]]
+    recipe: str | None
+    seed: int | None
+    model: dict[str, Any]
+    validation: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -38,15 +68,19 @@ def read_rows(path: Path) -> list[StatsRow]:
     """The whole lines of a stats.jsonl; a kill may have torn the last one, which is left out."""
     if not path.is_file():
         return []
-    rows = []
-    lines = path.read_text(encoding="utf-8").splitlines()
+    rows: list[StatsRow] = []
+    lines = schema.read_text(path, "the statistics of a run").splitlines()
     for number, line in enumerate(lines, 1):
+        where = f"{path}, line {number}"
         try:
-            rows.append(json.loads(line))
-        except ValueError as error:
+            content = schema.loads(line, where, "a line of statistics", nan=True)
+        except InputError:
             if number == len(lines):
                 break
-            raise InputError(f"{path}: expected JSON in line {number}, found {error}") from error
+            raise
+        rows.append(
+            dict(schema.parse(WrittenRow, content, lambda place, where=where: f"{where}: {place}".rstrip(": ")))
+        )
     return rows
 
 
@@ -54,8 +88,7 @@ def read_run(path: str | Path) -> TrainingRun:
     path = Path(path)
     file, what = path / "config.json", "a training configuration"
     expect(file.is_file(), path, "a run folder of `berdiff train`", "no config.json in it")
-    config = schema.read_json(file, what)
-    expect(isinstance(config, dict) and "loop" in config, file, what, "something else")
+    config = dict(schema.read(file, WrittenRun, what))
     return TrainingRun(path, config, read_rows(path / "stats.jsonl"))
 
 

@@ -17,10 +17,13 @@ from berdiff.memory import keep_freed_memory
 from berdiff.methods import folder as model_folder
 from berdiff.methods.base import Segmenter
 from berdiff.methods.config import M
+from berdiff.parent import end_with_parent
 from berdiff.training.config import AnyConfig, TrainConfig, check, differences, load
 from berdiff.training.engine import make_fabric
 from berdiff.training.loop import Trainer
 from berdiff.training.validate import read_cases
+
+FIRST_PROCESS = "BERDIFF_FIRST_PROCESS"
 
 
 def train(config: AnyConfig, run: Path) -> str:
@@ -53,6 +56,9 @@ def open_trainer(config: AnyConfig, run: Path) -> Trainer:
     """What the configuration asks for, opened and checked; with several devices, in each of their processes."""
     keep_freed_memory()
     fabric = make_fabric(config.engine)
+    if os.environ.get("LOCAL_RANK", "0") != "0":
+        end_with_parent(int(os.environ.get(FIRST_PROCESS) or os.getppid()))
+    os.environ[FIRST_PROCESS] = str(os.getpid())  # for those that this one will launch
     if config.engine.devices != "1" and "LOCAL_RANK" not in os.environ:
         # this process will launch the others: what is wrong is better reported once, before there are several
         _build(config, _open_store(config))

@@ -12,7 +12,6 @@ What the files do not say, and what is done here:
   of the whole scan is lost. From minimum to maximum (minmax) undoes it: of the scan's own slice it gives the same.
 """
 
-import csv
 import re
 from collections import defaultdict
 from dataclasses import dataclass, fields
@@ -25,16 +24,18 @@ import numpy as np
 from annotated_types import Ge
 
 from berdiff.data.case import Reading
-from berdiff.data.describe import expect, refusing
+from berdiff.data.csv_table import read_csv
+from berdiff.data.describe import expect
 from berdiff.data.fitting import Fit
 from berdiff.data.images import binary
 from berdiff.data.input_spec import Intensity, Kind, Side
 from berdiff.data.kinds import RULES, breach, implied_kind
+from berdiff.data.limits import check_size
+from berdiff.data.numbers import finite
 from berdiff.data.paths import add_once, expect_folder, files_under
 from berdiff.data.sources import brats
 from berdiff.data.sources.brats_layouts import ENHANCING, GRID_DEPTH, SEQUENCES, FoundCase, Scan
-from berdiff.data.sources.hdf5_layout import MAX_VALUES, open_hdf5
-from berdiff.data.sources.lidc_hdf5 import named_dataset
+from berdiff.data.sources.hdf5_file import named_dataset, open_hdf5, rows_of
 from berdiff.schema import Settings
 
 _FILE = re.compile(r"volume_(?P<volume>\d+)_slice_(?P<number>\d+)\.h5")
@@ -133,11 +134,12 @@ def _find(root: Path, options: Options) -> tuple[dict[int, Slices], list[str]]:
 def _listed(path: Path) -> dict[int, set[int]]:
     """volume -> the numbers of its slices, as the table says."""
     listed: dict[int, set[int]] = defaultdict(set)
-    broken = (UnicodeDecodeError, csv.Error, KeyError, TypeError, ValueError)
-    expected = "a CSV file with the columns volume and slice"
-    with refusing(broken, path, expected, "something else"), path.open(encoding="utf-8-sig", newline="") as file:
-        for row in csv.DictReader(file):
-            listed[int(row["volume"])].add(int(row["slice"]))
+    _, lines = read_csv(path, ("volume", "slice"))
+    for where, row, _ in lines:
+        volume, number = row["volume"], row.get("slice", "")
+        numbers = volume.isdecimal() and number.isdecimal() and len(volume) < 10 and len(number) < 10
+        expect(numbers, where, "whole numbers in the columns volume and slice", f"{volume!r} and {number!r}")
+        listed[int(volume)].add(int(number))
     return listed
 
 
@@ -155,8 +157,7 @@ def _load(slices: Slices, size: tuple[int, int], options: Options, sequences: tu
         with open_hdf5(path) as file:
             image = _read(file, path, "image", (*size, 4), "f")
             mask = _read(file, path, "mask", (*size, 3), "uib")
-        expect(np.isfinite(image).all(), path, "finite values", "NaN or infinity")
-        images.append(image.T[order].astype(np.float32))  # (C, columns, rows) as stored
+        images.append(finite(image, path).T[order].astype(np.float32))  # (C, columns, rows) as stored
         labels.append(_labels(binary(mask, str(path)).T, path, options))
     return np.stack(images, axis=1), np.stack(labels), (1.0, 1.0)
 
@@ -177,8 +178,8 @@ def _size(slices: Slices) -> tuple[int, int]:
         dataset = named_dataset(file, "image", path)
         shape = dataset.shape
         height, width, channels = shape if dataset.ndim == 3 else (0, 0, 0)
-    fits = channels == 4 and 0 < height * width * channels <= MAX_VALUES
-    expect(fits, f"{path}: image", f"(H, W, 4) of at most {MAX_VALUES} values", shape)
+    expect(channels == 4 and height * width, f"{path}: image", "(H, W, 4)", shape)
+    check_size(path, shape, 4)
     return height, width
 
 
@@ -187,5 +188,4 @@ def _read(file: h5py.File, path: Path, name: str, shape: tuple[int, ...], kinds:
     dataset = named_dataset(file, name, path)
     fits, found = dataset.shape == shape and dataset.dtype.kind in kinds, f"{dataset.shape} of {dataset.dtype}"
     expect(fits, f"{path}: {name}", f"{shape} of {'floats' if kinds == 'f' else 'integers'}", found)
-    with refusing((OSError,), f"{path}: {name}", "whole data", "it damaged"):
-        return dataset[:]
+    return rows_of(dataset, f"{path}: {name}")

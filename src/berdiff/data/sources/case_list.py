@@ -1,12 +1,11 @@
 """A user's own list of cases: a CSV file with the columns case, patient and, if wanted, split."""
 
-import csv
 from collections.abc import Collection
 from pathlib import Path
 
 from berdiff.data.case import SPLITS
-from berdiff.data.describe import expect, refusing
-from berdiff.data.paths import expect_file
+from berdiff.data.csv_table import read_csv
+from berdiff.data.describe import expect
 
 
 def read_case_list(path: Path, cases: Collection[str]) -> dict[str, tuple[str, str]]:
@@ -14,19 +13,12 @@ def read_case_list(path: Path, cases: Collection[str]) -> dict[str, tuple[str, s
 
     The split is one of SPLITS, or "" where the list has no such column.
     """
-    expect_file(path, "a CSV file")
-    broken = (UnicodeDecodeError, csv.Error)
-    with refusing(broken, path, "a CSV file", "something else"), path.open(encoding="utf-8-sig", newline="") as file:
-        reader = csv.DictReader(file, strict=True)
-        columns = reader.fieldnames = [name.strip().lower() for name in reader.fieldnames or ()]
-        rows = [(f"{path}, line {reader.line_num}", row) for row in reader]
-    expect({"case", "patient"} <= set(columns), path, "the columns case, patient and perhaps split", ", ".join(columns))
+    columns, lines = read_csv(path, ("case", "patient"), "the columns case, patient and perhaps split")
     listed: dict[str, tuple[str, str]] = {}
     split_of: dict[str, str] = {}
-    for where, row in rows:
-        whole = None not in row and None not in row.values()
-        expect(whole, where, f"{len(columns)} columns", "another number")
-        case, patient, split = (row.get(name, "").strip() for name in ("case", "patient", "split"))
+    for where, row, more in lines:
+        expect(len(row) == len(columns) and not more, where, f"{len(columns)} columns", "another number")
+        case, patient, split = (row.get(name, "") for name in ("case", "patient", "split"))
         what = "a path" if ".." in Path(case).parts or Path(case).is_absolute() else "an unknown case"
         expect(case in cases, where, "the name of a case in the folder", f"{what}: {case!r}")
         expect(case not in listed, where, "each case once", f"{case!r} again")

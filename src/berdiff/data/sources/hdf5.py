@@ -23,15 +23,17 @@ import numpy as np
 from annotated_types import Ge, Gt, Lt
 
 from berdiff.data.case import Case, Reading
-from berdiff.data.describe import expect, some_values
+from berdiff.data.describe import decoding, expect, some_values
 from berdiff.data.fitting import Fit, fit_image, fit_labels, fit_spacing
 from berdiff.data.images import binary
 from berdiff.data.input_spec import Intensity, Kind, Side
 from berdiff.data.intensity import to_unit
 from berdiff.data.kinds import TargetValues, implied_kind, label_values
+from berdiff.data.numbers import finite
 from berdiff.data.reading import UNKNOWN
 from berdiff.data.sources.folder_names import ONLY
-from berdiff.data.sources.hdf5_layout import Group, LayoutOptions, Row, find_groups, open_hdf5
+from berdiff.data.sources.hdf5_file import open_hdf5
+from berdiff.data.sources.hdf5_layout import Group, LayoutOptions, Row, find_groups
 
 OWN_PATIENT = "each image counts as a patient of its own, as --uids None says"
 Millimetres = Annotated[float, Gt(0)]
@@ -80,7 +82,9 @@ class Options(LayoutOptions):
 def read(path: Path, options: Options) -> Reading:
     """Open an HDF5 file: names, shapes, types and raters are checked here, pixels as the cases come."""
     values = label_values(options.labels)
-    groups = find_groups(open_hdf5(path), options)
+    file = open_hdf5(path)
+    with decoding(path, "a whole HDF5 file"):
+        groups = find_groups(file, options)
     layouts = {f"{group.dtype} {group.shape}" for group in groups}
     expect(len(layouts) == 1, path, "images of one type and size in all groups", " and ".join(sorted(layouts)))
     (channels, *size), dtype = groups[0].shape, groups[0].dtype
@@ -127,7 +131,7 @@ def _cases(group: Group, path: Path, values: TargetValues, rule: Intensity | Non
 
 def _values(image: np.ndarray, rule: Intensity | None, where: str) -> np.ndarray:
     """(C, H, W) as stored -> uint8 as stored, or float32."""
-    expect(image.dtype.kind != "f" or np.isfinite(image).all(), where, "finite values", "NaN or infinity")
+    image = finite(image, where)
     if rule is not None:
         return to_unit(image[:, None], rule, where, planar=True, forced=True)[:, 0]
     return image if image.dtype == np.uint8 else image.astype(np.float32)

@@ -11,14 +11,12 @@ import h5py
 import numpy as np
 
 from berdiff.data.case import SPLITS
-from berdiff.data.describe import expect, refusing
-from berdiff.data.paths import expect_file
+from berdiff.data.describe import expect
+from berdiff.data.sources.hdf5_file import find, named_dataset, rows_of
 from berdiff.data.sources.hdf5_raters import rater_channels
-from berdiff.data.sources.lidc_hdf5 import named_dataset
 from berdiff.schema import Settings
 
 BLOCK = 2**24  # bytes of a dataset that are read at a time
-MAX_VALUES = 2**28  # in one image: a damaged header can ask for terabytes
 MAX_TEXT = 4096  # bytes of one uid, or of the names of one image's raters
 
 
@@ -94,17 +92,10 @@ class Group:
             yield images, labels
 
     def _block(self, dataset: h5py.Dataset, axis: int | None, rows: slice) -> np.ndarray:
-        with refusing((OSError,), _place(dataset), "whole data", "it damaged"):
-            block = dataset[rows]
+        block = rows_of(dataset, _place(dataset), rows)
         block = block[:, None] if axis is None else np.moveaxis(block, axis, 1)
         block = block.swapaxes(-1, -2) if self.transpose else block
         return block.astype(block.dtype.newbyteorder("="), copy=False)
-
-
-def open_hdf5(path: Path) -> h5py.File:
-    expect_file(path, "an HDF5 file")
-    with refusing((OSError,), path, "a whole HDF5 file", "a damaged or foreign one"):
-        return h5py.File(path, "r")
 
 
 def find_groups(file: h5py.File, options: LayoutOptions) -> list[Group]:
@@ -116,9 +107,10 @@ def find_groups(file: h5py.File, options: LayoutOptions) -> list[Group]:
 def _names(file: h5py.File, options: LayoutOptions) -> list[tuple[str, str]]:
     """(group, split) of those to read."""
     if not options.groups:
-        found = [split for split in SPLITS if isinstance(file.get(split), h5py.Group)]
+        path = Path(file.filename)
+        found = [split for split in SPLITS if isinstance(find(file, split, path), h5py.Group)]
         ways = f"groups {', '.join(SPLITS)} or a dataset {options.images} (see --groups and --images)"
-        expect(found or options.images in file, file.filename, ways, ", ".join(file) or "nothing")
+        expect(found or find(file, options.images, path), file.filename, ways, ", ".join(file) or "nothing")
         return [(split, split if len(found) > 1 else "") for split in found] or [("", "")]
     named = []
     for text in options.groups:
@@ -140,7 +132,7 @@ def _group(file: h5py.File, name: str, split: str, seen: Counter[str], options: 
     def column(dataset: str, length: int | None = n) -> list[str]:
         return _texts(_find(file, name, dataset), length)
 
-    numbered = options.slices or ("slices" if posixpath.join(name, "slices") in file else None)
+    numbered = options.slices or ("slices" if find(file, posixpath.join(name, "slices"), Path(file.filename)) else None)
     numbers = column(numbered) if numbered else [""] * n
     patients = column(options.uids) if options.uids else [f"{name or 'image'}-{i}" for i in range(n)]
     cases: list[str] = []
@@ -160,7 +152,7 @@ def _image_axis(images: h5py.Dataset, options: LayoutOptions) -> int | None:
     fits = images.ndim == 4 or (images.ndim == 3 and not options.channels_last)
     axes = "(N, H, W, C)" if options.channels_last else "(N, C, H, W) or (N, H, W)"
     _expect_dataset(fits and images.dtype.kind in "uif", images, f"{axes} of integers or floats")
-    _expect_dataset(0 < prod(images.shape[1:]) <= MAX_VALUES, images, f"1 to {MAX_VALUES} values per image")
+    _expect_dataset(prod(images.shape[1:]) > 0, images, "at least one value per image")
     return (3 if options.channels_last else 1) if images.ndim == 4 else None
 
 
@@ -168,7 +160,7 @@ def _rater_axis(labels: h5py.Dataset, n: int, height: int, width: int) -> int | 
     """The axis of the raters, once the labels' shape and type are checked; the images' shape tells which it is."""
     one, shape = (n, height, width), labels.shape
     axes = [axis for axis in (1, 3) if len(shape) == 4 and shape[:axis] + shape[axis + 1 :] == one]
-    fits = labels.dtype.kind in "uib" and (shape == one or len(axes) == 1) and 0 < prod(shape[1:]) <= MAX_VALUES
+    fits = labels.dtype.kind in "uib" and (shape == one or len(axes) == 1) and prod(shape[1:]) > 0
     several = f"({n}, R, {height}, {width}) or ({n}, {height}, {width}, R)"
     _expect_dataset(fits, labels, f"integers {one}, or with a channel per rater {several}")
     return axes[0] if axes else None
@@ -176,11 +168,7 @@ def _rater_axis(labels: h5py.Dataset, n: int, height: int, width: int) -> int | 
 
 def _find(file: h5py.File, group: str, name: str) -> h5py.Dataset:
     """A dataset of a group, or of the root where its name begins with /, whose bytes are in this file."""
-    dataset = named_dataset(file, posixpath.join(group, name).strip("/"), Path(file.filename))
-    other = dataset.file.filename
-    expect(other == file.filename, f"{file.filename}: {name}", "data in this file", f"a link to {other}")
-    expect(dataset.shape is not None, f"{file.filename}: {name}", "an array", "an empty dataset")
-    return dataset
+    return named_dataset(file, posixpath.join(group, name).strip("/"), Path(file.filename))
 
 
 def _place(dataset: h5py.Dataset) -> str:
@@ -204,6 +192,5 @@ def _texts(dataset: h5py.Dataset, length: int | None) -> list[str]:
     fits = dataset.ndim == 1 and length in (None, len(dataset))
     expected = f"a text or whole number for each of {length} images" if length is not None else "a column of texts"
     _expect_dataset(fits and plain and dataset.dtype.itemsize <= MAX_TEXT, dataset, expected)
-    with refusing((OSError,), _place(dataset), "whole data", "it damaged"):
-        values = dataset[:]
+    values = rows_of(dataset, _place(dataset))
     return [value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value) for value in values]

@@ -5,20 +5,21 @@ Labels come as (N, H, W, R) or (N, R, H, W); images as uint8, or as floats in [0
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 
 import h5py
 import numpy as np
 
 from berdiff.data.case import SPLITS, Case, Reading
-from berdiff.data.describe import expect, refusing
+from berdiff.data.describe import decoding, expect
 from berdiff.data.images import binary
 from berdiff.data.input_spec import Intensity
-from berdiff.data.paths import expect_file
+from berdiff.data.sources.hdf5_file import find, named_dataset, open_hdf5, rows_of
 from berdiff.data.sources.lidc import LidcReading
 from berdiff.errors import InputError
 
-BLOCK = 256  # slices read at a time
+BLOCK = 2**25  # bytes read at a time
 TOLERANCE = 1e-3  # float images that leave their range by rounding are clipped
 
 
@@ -37,12 +38,16 @@ class _Group:
     axis: int  # of the raters in `labels`
     rows: list[tuple[str, str, str]]  # (name, patient, volume) of each slice
 
+    @property
+    def step(self) -> int:
+        """How many slices are read at a time."""
+        return max(1, BLOCK // max(prod(part.shape[1:]) * part.dtype.itemsize for part in (self.images, self.labels)))
+
 
 def read(path: Path, options: Options) -> Reading:
-    expect_file(path, "an HDF5 file")
-    with refusing((OSError,), path, "a whole HDF5 file", "a damaged or foreign one"):
-        file = h5py.File(path, "r")
-    groups = [_group(file, split, path) for split in SPLITS if split in file]
+    file = open_hdf5(path)
+    with decoding(path, "a whole HDF5 file"):
+        groups = [_group(file, split, path) for split in SPLITS if find(file, split, path) is not None]
     expect(groups, path, f"groups {', '.join(SPLITS)}", ", ".join(file) or "nothing")
     layouts = {(group.images.shape[1:], group.labels.shape[group.axis], group.images.dtype.kind) for group in groups}
     expect(len(layouts) == 1, path, "one size, type and number of readers in all groups", layouts)
@@ -71,11 +76,13 @@ def _group(file: h5py.File, split: str, path: Path) -> _Group:
     def column(name: str) -> np.ndarray:
         dataset = named_dataset(file, f"{split}/{name}", path)
         expect(dataset.shape == (n,), f"{path}: {dataset.name}", f"one value for each of {n} slices", dataset.shape)
-        return dataset[:]
+        return rows_of(dataset, f"{path}: {dataset.name}")
 
     patients = [uid.decode("utf-8", "replace") if isinstance(uid, bytes) else str(uid) for uid in column("uids")]
     rows = [(f"{split}/{index}", patient, patient) for index, patient in enumerate(patients)]
-    if f"{split}/nodules" in file and f"{split}/slices" in file:  # then a slice has the name it has in the PNG tree
+    if find(file, f"{split}/nodules", path) and find(
+        file, f"{split}/slices", path
+    ):  # then a slice has the name it has in the PNG tree
         rows = [
             (f"{patient}/nodule-{nodule}/slice-{z}", patient, f"{patient}/nodule-{nodule}")
             for patient, nodule, z in zip(patients, column("nodules"), column("slices"), strict=True)
@@ -83,25 +90,11 @@ def _group(file: h5py.File, split: str, path: Path) -> _Group:
     return _Group(split, images, labels, axes[0], rows)
 
 
-def named_dataset(file: h5py.File, name: str, path: Path) -> h5py.Dataset:
-    """A dataset whose bytes are in this file: HDF5 can point at other files, which is not followed."""
-    for place in (name.partition("/")[0], name):
-        link = file.get(place, getlink=True)
-        if isinstance(link, h5py.ExternalLink):
-            raise InputError(f"{path}: {name}: expected data in this file, found a link to {link.filename}")
-    found = file.get(name)
-    if not isinstance(found, h5py.Dataset):
-        raise InputError(f"{path}: expected a dataset {name}, found {'a group' if found is not None else 'none'}")
-    here = not found.external and not found.is_virtual
-    expect(here, f"{path}: {name}", "data in this file", "it kept in another one")
-    return found
-
-
 def _offset(groups: list[_Group], path: Path) -> float:
     """What to add to float images to bring them to [0, 1]. It takes the whole file to know: a first pass."""
     low, high = np.inf, -np.inf
     for group in groups:
-        for block in _blocks(group.images, path):
+        for block in _blocks(group.images, path, group.step):
             expect(np.isfinite(block).all(), f"{path}: {group.split}/images", "finite values", "NaN or infinity")
             low, high = min(low, float(block.min())), max(high, float(block.max()))
     for offset in (0.0, 0.5):
@@ -112,7 +105,7 @@ def _offset(groups: list[_Group], path: Path) -> float:
 
 def _cases(group: _Group, offset: float, path: Path) -> Iterator[Case]:
     rows = enumerate(group.rows)
-    for images, labels in zip(_blocks(group.images, path), _blocks(group.labels, path), strict=True):
+    for images, labels in zip(*(_blocks(part, path, group.step) for part in (group.images, group.labels)), strict=True):
         if images.dtype != np.uint8:
             images = np.clip(images.astype(np.float32) + np.float32(offset), 0, 1)
         masks = binary(np.moveaxis(labels, group.axis, 1), f"{path}: {group.split}/labels")
@@ -122,7 +115,6 @@ def _cases(group: _Group, offset: float, path: Path) -> Iterator[Case]:
             yield Case(name, patient, image[None], of_raters[:, None], volume, source=source, split=split)
 
 
-def _blocks(dataset: h5py.Dataset, path: Path) -> Iterator[np.ndarray]:
-    for first in range(0, len(dataset), BLOCK):
-        with refusing((OSError,), f"{path}: {dataset.name}", "whole data", "it damaged"):
-            yield dataset[first : first + BLOCK]
+def _blocks(dataset: h5py.Dataset, path: Path, step: int) -> Iterator[np.ndarray]:
+    for first in range(0, len(dataset), step):
+        yield rows_of(dataset, f"{path}: {dataset.name}", slice(first, first + step))

@@ -22,7 +22,7 @@ from berdiff.data.describe import expect
 from berdiff.data.fitting import Fit
 from berdiff.data.input_spec import Kind, Side
 from berdiff.data.kinds import TargetValues, implied_kind
-from berdiff.data.paths import expect_folder, files_under, inside
+from berdiff.data.paths import exists, expect_folder, files_under, inside
 from berdiff.data.reading import SUFFIXES
 from berdiff.data.sources import folder
 from berdiff.schema import Settings
@@ -130,4 +130,6 @@ def _channels(about: Described, reading: Reading, described: Path) -> tuple[str,
 
 
 def _count(root: Path, name: str, ending: str) -> int:
+    if not exists(root / name):
+        return 0
     return sum(path.name.lower().endswith(ending.lower()) for path in files_under(root / name, root))

@@ -16,6 +16,8 @@ from berdiff.diffusion.schedule import NoiseSchedule, Time
 
 @dataclass(frozen=True, eq=False)
 class Bernoulli(Kernel):
+    """The noise of the paper: each pixel of a mask is flipped with a probability that grows with t."""
+
     prediction: Prediction = "noise"  # what the network's logits are of
     lambda_kl: float = 1.0
     lambda_bce: float = 1.0

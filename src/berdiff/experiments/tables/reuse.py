@@ -7,19 +7,27 @@ is complete by itself. trained.json, beside a model's weights, holds how it was 
 import json
 import shutil
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from berdiff import schema
-from berdiff.errors import InputError
 from berdiff.evaluation.evaluation_folder import RESULT, read_result
 from berdiff.files import whole_folder, write_text
-from berdiff.training.config import AnyConfig, dump, flag, from_plain
+from berdiff.training.config import AnyConfig, Natural, dump, flag, from_plain
 from berdiff.workfolder import SETTINGS
 
 TRAINED = "trained.json"
 # settings that do not change the weights
 FREE = ("recipe", "engine.", "validation.", "data.prefetch", "loop.checkpoint_every", "loop.keep", "loop.log_every")
+
+
+@dataclass(frozen=True)
+class TrainedFile(schema.Content):
+    """trained.json."""
+
+    step: Natural
+    config: dict[str, Any]
 
 
 def write_trained(folder: Path, step: int, config: AnyConfig) -> None:
@@ -29,10 +37,8 @@ def write_trained(folder: Path, step: int, config: AnyConfig) -> None:
 def read_trained(folder: Path) -> tuple[int, AnyConfig]:
     """(steps it was trained for, its configuration)."""
     file = folder / TRAINED
-    content = schema.read_json(file, "how the model was trained")
-    if not (isinstance(content, dict) and isinstance(content.get("step"), int)):
-        raise InputError(f"{file}: expected how the model was trained, found something else")
-    return content["step"], from_plain(content.get("config"), str(file))
+    found = schema.read(file, TrainedFile, "how the model was trained")
+    return found.step, from_plain(found.config, str(file))
 
 
 def training_differences(folder: Path, config: AnyConfig) -> list[str]:
@@ -60,7 +66,7 @@ def copy_model(folder: Path, config: AnyConfig, tables: Sequence[Path]) -> bool:
 def copy_evaluation(folder: Path, identity: dict[str, Any], tables: Sequence[Path]) -> None:
     """Where some table has finished the same evaluation, whatever it calls the model: the same in `folder`."""
     for done in _folders(tables, "evaluations", RESULT):
-        settings = schema.read_json(done / SETTINGS, "the settings of an evaluation")
+        settings = schema.read(done / SETTINGS, dict[str, Any], "the settings of an evaluation")
         if any(settings.get(name) != value for name, value in identity.items() if name != "model"):
             continue
         with whole_folder(folder) as part:

@@ -26,12 +26,13 @@ from berdiff.experiments.tables.assemble import FinishedRow, assemble
 from berdiff.experiments.tables.spec import TableRow
 from berdiff.experiments.tables.table_job import TableJob
 from berdiff.experiments.tables.write import write
-from berdiff.files import whole_folder
+from berdiff.files import remove_leftovers, replaced_folder
 from berdiff.inference.model import load as load_model
 from berdiff.training.config import load as load_config
 from berdiff.training.run_folder import read_run
 from berdiff.training.session import train, with_absolute_store
 from berdiff.training.stop import RunStopped
+from berdiff.workfolder import sole_worker
 
 Bar = Callable[[str], AbstractContextManager[Progress]]
 """(what is done) -> a context that gives a function to call with (done, total)."""
@@ -44,6 +45,13 @@ def run_table(
 ) -> dict[str, Any]:
     """All of OUT; returns what table.json holds."""
     job.check()
+    with sole_worker(job.out, "table"):
+        for folder in (job.out, job.out / "models", job.out / "evaluations"):  # runs and evaluations clean their own
+            remove_leftovers(folder, deep=False)
+        return _make(job, report, bar)
+
+
+def _make(job: TableJob, report: Callable[[str], None], bar: Bar) -> dict[str, Any]:
     finished: list[FinishedRow] = []
     for number, row in enumerate(job.table.rows, 1):
         parts, steps = [], []
@@ -75,7 +83,7 @@ def trained(job: TableJob, row: TableRow, seed: int) -> Path:
     reason = train(config, run)
     if not reason.startswith("finished"):
         raise RunStopped(reason)  # it was asked to stop, and has saved itself
-    with whole_folder(folder) as part:  # a longer row of the same run will replace the run's own model
+    with replaced_folder(folder) as part:  # a longer row of the same run will replace the run's own model
         shutil.copytree(run / "model", part, dirs_exist_ok=True)
         reuse.write_trained(part, read_run(run).of_kind("end")[-1]["step"], config)
     return folder

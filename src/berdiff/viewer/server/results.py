@@ -2,19 +2,35 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from annotated_types import Ge, MinLen
 
 from berdiff import schema
 from berdiff.data.describe import expect
 from berdiff.data.images import read_labels
+from berdiff.data.input_spec import Kind
 from berdiff.data.reading import read_image_file
 from berdiff.data.volumes import stored_shape
 from berdiff.errors import InputError
 from berdiff.inference.inputs import Input, find_inputs
 from berdiff.inference.opening import OpenedImage
 from berdiff.inference.result import Result
+from berdiff.output.done_file import DoneFile, read_done
+from berdiff.output.result_files import DONE
+from berdiff.remote import typed_only
+
+
+@dataclass(frozen=True)
+class ResultFacts(schema.Content):
+    """result.json, as far as it is read again."""
+
+    targets: Annotated[list[str], MinLen(1)]
+    kind: Kind
+    region: list[tuple[Annotated[int, Ge(0)], Annotated[int, Ge(0)]]] | None
+    settings: dict[str, Any]
+    notes: list[str]
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,17 +39,18 @@ class SavedResult:
 
     folder: Path
     source: Input
-    facts: dict[str, Any]
+    facts: ResultFacts | None  # None: it has none
 
     def result(self, opened: OpenedImage) -> Result:
         """The samples on the image they were made of; InputError where they were not written or do not fit."""
         facts, shape = self.facts, opened.image.shape[1:]
-        targets, kind = tuple(facts["targets"]), facts["kind"]
+        assert facts is not None  # else the source has an error, and is not opened
+        targets, kind = tuple(facts.targets), facts.kind
         pool = _samples(self.folder, opened, len(targets), kind)
         expect(pool.shape[2:] == shape, self.folder.name, f"masks of {shape}, as the image is now", pool.shape[2:])
-        roi = None if facts["region"] is None else tuple((int(a), int(b)) for a, b in facts["region"])
-        new = {"pool": pool, "targets": targets, "kind": kind, "roi": roi, "settings": facts["settings"]}
-        return Result(**{**vars(opened), **new, "notes": tuple(facts["notes"])})
+        roi = None if facts.region is None else tuple(facts.region)
+        new = {"pool": pool, "targets": targets, "kind": kind, "roi": roi, "settings": facts.settings}
+        return Result(**{**vars(opened), **new, "notes": tuple(facts.notes)})
 
 
 def saved_results(folder: Path) -> list[SavedResult]:
@@ -41,29 +58,38 @@ def saved_results(folder: Path) -> list[SavedResult]:
     if not (folder / "settings.json").is_file() and not (folder / "done.json").is_file():
         return []
     found: list[SavedResult] = []
-    for done in sorted(folder.rglob("done.json")):
-        content = schema.read_json(done, "a list of files")
-        facts_file = done.with_name("result.json")
-        facts = schema.read_json(facts_file, "a result") if facts_file.is_file() else {}
-        found.append(SavedResult(done.parent, _source(content, facts), facts))
+    for done in sorted(folder.rglob(DONE)):
+        try:
+            facts_file = done.with_name("result.json")
+            facts = schema.read(facts_file, ResultFacts, "a result") if facts_file.is_file() else None
+            found.append(SavedResult(done.parent, _source(read_done(done.parent), facts), facts))
+        except InputError as error:
+            found.append(SavedResult(done.parent, _failed(done.parent.name, error), None))
     return found
 
 
-def _source(done: Any, facts: dict[str, Any]) -> Input:
-    name = str(done.get("name", "")) if isinstance(done, dict) else ""
+def _source(done: DoneFile, facts: ResultFacts | None) -> Input:
+    """The input that a result was made of; of what a file says, only a path of this machine is opened."""
+    name = done.name or "result"
     try:
-        expect(name and facts.get("targets"), name or "result", "a result.json (--write json)")
-        sources = done["sources"]
-        if "case" in sources[0]:
-            by_name = [one for one in find_inputs([sources[0]["path"]], split="all") if one.name == name]
+        expect(done.name and facts, name, "a result.json (--write json)")
+        paths = [str(one.get("path", "")) for one in done.sources]
+        expect(all(paths) and paths, name, "the files that it was made of")
+        for path in paths:
+            typed_only(path, name, "PATH")
+        if "case" in done.sources[0]:
+            by_name = [one for one in find_inputs([paths[0]], split="all") if one.name == name]
             expect(len(by_name) == 1, name, "its case in the store")
             return by_name[0]
-        paths = tuple(Path(one["path"]) for one in sources)
-        gone = next((path for path in paths if not path.is_file()), None)
+        gone = next((path for path in paths if not Path(path).is_file()), None)
         expect(gone is None, name, "the image that it was made of", "it is no longer there")
-        return Input(name, paths)
-    except (InputError, KeyError, TypeError) as error:
-        return Input(name or "result", (Path("."),), error=str(error))
+        return Input(name, tuple(map(Path, paths)))
+    except InputError as error:
+        return _failed(name, error)
+
+
+def _failed(name: str, error: InputError) -> Input:
+    return Input(name, (Path("."),), error=str(error))
 
 
 def _samples(folder: Path, opened: OpenedImage, targets: int, kind: str) -> np.ndarray:

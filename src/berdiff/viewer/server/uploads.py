@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from berdiff.data import dicom, images, volumes
-from berdiff.data.describe import by, expect, refusing
+from berdiff.data.describe import by, decoding, expect
 from berdiff.data.reading import SUFFIXES, open_numpy
 from berdiff.errors import InputError
 from berdiff.viewer.server.limits import MIB, Limits
@@ -142,7 +142,7 @@ def _plain_shape(path: Path, lower: str) -> tuple[int, ...]:
 def _dicom_shape(path: Path) -> tuple[tuple[int, ...], str]:
     from pydicom.filereader import read_file_meta_info
 
-    with refusing(dicom.unreadable(), path.name, "a DICOM file", "one that cannot be read"):
+    with decoding(path.name, "a DICOM file", "one that cannot be read"):
         syntax = read_file_meta_info(path).get("TransferSyntaxUID")
     # pydicom inflates such a file as a whole, however large it becomes, before it reads a tag
     expect(syntax != DEFLATED, path.name, "a DICOM file that is not deflated", "a deflated one")

@@ -1,4 +1,4 @@
-"""Claims: which process works on which input of a folder that several share.
+"""Claims: which process works on which input, or batch, of a folder that several share.
 
 A claim is a locked file. The lock dies with its process, so the input of a killed one is free again at once; the file
 that it leaves is called like any leftover, and goes with them.

@@ -1,0 +1,88 @@
+"""done.json, which makes a folder a result: what was segmented, the files with their sizes, and what tables show."""
+
+from dataclasses import dataclass, field
+from pathlib import Path, PurePath
+from typing import Annotated, Any, NotRequired
+
+from annotated_types import Ge, Le
+from typing_extensions import TypedDict
+
+from berdiff import schema
+from berdiff.errors import InputError
+from berdiff.output.result_files import DONE, ResultFiles
+
+Natural = Annotated[int, Ge(0)]
+Sizes = dict[str, Natural] | list[str]  # a file's name within the folder -> its bytes; older versions: names alone
+NotNegative = Annotated[float, Ge(0)]
+
+
+class Quantiles(TypedDict):
+    unit: str
+    q05: NotNegative
+    q50: NotNegative
+    q95: NotNegative
+
+
+class Measured(TypedDict):
+    """Of one target; of a picture it has an area, of a volume a volume."""
+
+    __pydantic_config__ = {"extra": "allow", "strict": True, "allow_inf_nan": False}  # type: ignore[misc]  # noqa: RUF012
+    finding_probability: Annotated[float, Ge(0), Le(1)]
+    area: NotRequired[Quantiles]
+    volume: NotRequired[Quantiles]
+    longest_diameter: Quantiles
+    disagreement: float | None
+
+
+@dataclass(frozen=True)
+class DoneFile(schema.Content):
+    """Without sources it is none of ours."""
+
+    name: str = ""
+    case: str | None = None
+    finding: dict[str, Any] | None = None
+    sources: list[dict[str, Any]] = field(default_factory=list)
+    files: Sizes = field(default_factory=dict)
+    measurements: dict[str, Measured] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def check(self) -> None:
+        for target, measured in self.measurements.items():
+            if ("area" in measured) == ("volume" in measured):
+                raise InputError(f"measurements: expected an area or a volume of {target!r}, found none or both")
+        for name in self.files:
+            if PurePath(name).is_absolute() or ".." in PurePath(name).parts:
+                raise InputError(f"files: expected files inside the folder, found {name!r}")
+
+
+def read_done(folder: Path) -> DoneFile:
+    return schema.read(folder / DONE, DoneFile, "what was segmented")
+
+
+def parse_done(content: bytes, where: str) -> DoneFile:
+    """`where` is the file, for the error."""
+    what = "what was segmented"
+    return schema.parse(DoneFile, schema.loads(content, where, what), lambda place: f"{where}: {place}")
+
+
+def whole_result(files: ResultFiles, name: str) -> DoneFile | None:
+    """The done.json of a result whose files are all as they were written; None where it is damaged or not there."""
+    path = f"{name}/{DONE}"
+    content = files.read([path]).get(path)
+    try:
+        done = None if content is None else parse_done(content, files.address(path))
+    except InputError:
+        return None
+    return done if done is not None and are_whole(files, name, done.files) else None
+
+
+def are_whole(files: ResultFiles, folder: str, listed: Sizes) -> bool:
+    """Whether every file is there, and as long as it was."""
+    there = files.sizes(folder)
+    if not isinstance(listed, dict):
+        return all(name in there for name in listed)
+    return all(there.get(name) == size for name, size in listed.items())
+
+
+def sizes_of(folder: Path, names: list[str]) -> dict[str, int]:
+    return {name: (folder / name).stat().st_size for name in names}
