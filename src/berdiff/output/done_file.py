@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
-from typing import Annotated, Any
+from typing import Annotated, Any, NotRequired
 
 from annotated_types import Ge, Le
-from typing_extensions import NotRequired, TypedDict
+from typing_extensions import TypedDict
 
 from berdiff import schema
 from berdiff.errors import InputError
