@@ -30,7 +30,7 @@ from berdiff.data.split import check_own_split, split_patients
 from berdiff.data.store import embedded_path
 from berdiff.data.table import MAX_MM, CaseRow
 from berdiff.errors import InputError
-from berdiff.files import lock, whole_folder
+from berdiff.files import lock, settle, whole_folder
 from berdiff.remote import new_folder, place
 from berdiff.schema import check
 
@@ -93,6 +93,7 @@ def prepare(
                 berdiff=__version__,
             )
             (folder / manifests.NAME).write_text(manifest.text(), encoding="utf-8", newline="")
+            settle(folder)  # a store that appears survives a power cut
     return manifest
 
 
