@@ -18,7 +18,7 @@ from berdiff.data.sources import SOURCES
 
 FOLDER = "reference/cli"
 TERMINAL = {"COLUMNS": "110", "NO_COLOR": "1", "TERM": "dumb"}  # wider, tyro puts boxes beside each other
-ENTRY = re.compile(r"-{1,2}\w|\{|\[?[A-Z]{2}")  # an option, or what is given by its place
+ENTRY = re.compile(r"-{1,2}\w|\{|\[?[A-Z]{2}|[a-z]+://")  # an option, or what is given by its place
 DEFAULT = re.compile(r"\s*\((?:default: (?P<value>.*)|(?P<required>required))\)$", re.DOTALL)
 
 
