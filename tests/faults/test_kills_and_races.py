@@ -45,12 +45,12 @@ def same(out: Path, whole: dict, where: str) -> None:
 def test_killed_at_any_moment(world: World, quiet, tmp_path: Path) -> None:
     rng, kills, number = random.Random(0), Counter[str](), 0
     while kills.total() < KILLS:
-        command = COMMANDS[number % len(COMMANDS)]
+        command = min(COMMANDS, key=lambda name: kills[name])
         out, log, number = tmp_path / str(number), tmp_path / "log", number + 1
         whole, seconds = quiet[command]
         for _ in range(20):
             process = start(world, command, out, log)
-            process.join(rng.uniform(0, seconds) if kills[command] < KILLS // len(COMMANDS) else 300)
+            process.join(rng.uniform(0, seconds) if kills.total() < KILLS else 300)
             if not process.is_alive():
                 break
             os.kill(process.pid, signal.SIGKILL)  # type: ignore[arg-type]
