@@ -78,7 +78,7 @@ def test_bombs_cost_nothing(tmp_path):
         (tmp_path / "n.nii.gz", "(--max-pixels), found 2000000000 (2000x2000x500)"),
         (tmp_path / "o.nii.gz", "expected voxels near the header, found them at byte 2147483648"),
         (tmp_path / "a.npy", "(--max-pixels), found 900000000"),
-        (deflated(tmp_path / "d.dcm", 1000), "expected at most 0.25 GB when unpacked (--max-gigabytes)"),
+        (deflated(tmp_path / "d.dcm", 1000), "expected at most 0.03125 GB when unpacked (--max-gigabytes)"),
     ):
         refused(lambda path=path: read_image_file(path), path.name, sentence)
     assert peak() - before < 100
@@ -169,3 +169,11 @@ def test_two_large_pictures_need_no_34_gigabytes(tmp_path):
     store = Store.open(tmp_path / "s")
     assert store.manifest.shard == 3
     assert store.read([1])[0].shape == (1, 1, 6000, 6000)
+
+
+def test_a_file_of_empty_elements_takes_no_time(tmp_path):
+    path = write_slice(tmp_path / "a.dcm", np.zeros((8, 8)))
+    path.write_bytes(path.read_bytes() + b"\0" * 2**24)
+    start = time.process_time()
+    refused(lambda: dicom.read_pixels(path), "more than 50000 elements")
+    assert time.process_time() - start < 5

@@ -6,6 +6,7 @@ import socket
 import numpy as np
 import pytest
 from dicom_writer import write_slice
+from fakes import bright_model, make_spec
 from layouts import refused
 from PIL import Image
 
@@ -52,7 +53,8 @@ def test_each_is_named(odd):
     refused(lambda: list(files_under(odd)), "expected")  # a source takes all or nothing
 
 
-def test_segment_goes_on_without_them(odd, tmp_path, capsys):
+def test_segment_goes_on_without_them(odd, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("berdiff.inference.model.load", lambda *_, **__: bright_model(make_spec()))
     inputs = find_inputs([odd])
     assert [item.name for item in inputs if not item.error] == ["good"]
     assert len([item for item in inputs if item.error]) == 7

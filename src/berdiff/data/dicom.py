@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 import pydicom
+from pydicom.filereader import read_partial
+from pydicom.tag import Tag
 
 from berdiff.data.describe import by, decoding, expect, present
 from berdiff.data.limits import check_bytes, check_size
@@ -26,6 +28,8 @@ from berdiff.data.paths import expect_file, expect_folder, fault_of, files_under
 SUFFIXES = (".dcm", ".dicom", ".ima")
 SAME_POSITION = 1e-3  # mm: two slices nearer than this are at one place
 MAX_MM = 1e6  # of a pixel, and from it to the origin: a kilometre
+MAX_ELEMENTS = 50_000  # of one file, beside those in sequences
+_PIXELS = (0x7FE00008, 0x7FE00009, 0x7FE00010)
 CHUNK = 2**20  # bytes that are inflated at a time
 _TEXTS = {"patient": "PatientID", "study_uid": "StudyInstanceUID", "series_uid": "SeriesInstanceUID"}
 _TEXTS |= {"modality": "Modality", "sop_class": "SOPClassUID"}
@@ -33,6 +37,7 @@ _COUNTS = {"instance": ("InstanceNumber", 0), "frames": ("NumberOfFrames", 1), "
 _GEOMETRY = {"spacing": ("PixelSpacing", 2), "position": ("ImagePositionPatient", 3)}
 _GEOMETRY |= {"orientation": ("ImageOrientationPatient", 6), "thickness": ("SliceThickness", 1)}
 _TAGS: list[str] = ["Rows", "Columns", *_TEXTS.values(), *(tag for tag, _ in (*_COUNTS.values(), *_GEOMETRY.values()))]
+_TAG_LIST = [Tag(name) for name in _TAGS]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +106,7 @@ def read_header(path: str | Path) -> SliceHeader:
     """The header of one DICOM object, image or not."""
     path = Path(path)
     with opened(path, "a DICOM file", "one that cannot be read") as file:
-        data = pydicom.dcmread(file, stop_before_pixels=True, specific_tags=_TAGS)
+        data = read_partial(file, _Counted(before_pixels=True), specific_tags=_TAG_LIST)
         values: dict[str, Any] = {name: str(data.get(tag) or "") for name, tag in _TEXTS.items()}
         values |= {name: int(data.get(tag) or default) for name, (tag, default) in _COUNTS.items()}
         values |= {name: _numbers(data, path, tag, count) for name, (tag, count) in _GEOMETRY.items()}
@@ -116,7 +121,7 @@ def read_pixels(path: str | Path) -> np.ndarray:
     path = Path(path)
     with opened(path, "whole DICOM pixel data", "data that cannot be read") as file:
         check_bytes(path, path.stat().st_size)  # it is read as a whole
-        data = pydicom.dcmread(file)
+        data = read_partial(file, _Counted(before_pixels=False))
         counts = [int(data.get(tag) or 1) for tag in ("NumberOfFrames", "Rows", "Columns", "SamplesPerPixel")]
         check_size(path, counts, max(4, int(data.get("BitsAllocated") or 0) // 8))
         stored = data.pixel_array
@@ -124,7 +129,8 @@ def read_pixels(path: str | Path) -> np.ndarray:
     for tag, number in rescale.items():
         needed = f"the DICOM tag {tag}, without which a CT has no Hounsfield units"
         expect(number is not None or data.get("Modality") != "CT", path, needed)
-    expect(stored.ndim == 2, path, "a DICOM image of one frame and one channel", f"shape {stored.shape}")
+    plane = stored.ndim == 2 and stored.size
+    expect(plane, path, "a DICOM image of one frame and one channel", f"shape {stored.shape}")
     (slope,), (intercept,) = rescale["RescaleSlope"] or (1.0,), rescale["RescaleIntercept"] or (0.0,)
     with np.errstate(over="ignore", invalid="ignore"):  # what comes out of it is refused
         return finite(finite(stored, path).astype(np.float32) * np.float32(slope) + np.float32(intercept), path)
@@ -136,6 +142,20 @@ def opened(path: Path, expected: str, found: str) -> Iterator[io.BufferedReader]
     expect_file(path, "a DICOM file")
     with quiet(), decoding(path, expected, found), _Guarded(io.FileIO(path)) as file:
         yield file
+
+
+class _Counted:
+    """Asked by pydicom at each element whether to stop there: at the pixels, if so wished. A file of zeros is millions
+    of elements, each of which costs more time than bytes."""
+
+    def __init__(self, before_pixels: bool) -> None:
+        self._left, self._before_pixels = MAX_ELEMENTS, before_pixels
+
+    def __call__(self, tag: int, vr: str | None, length: int) -> bool:
+        self._left -= 1
+        if self._left < 0:
+            raise ValueError(f"more than {MAX_ELEMENTS} elements")
+        return self._before_pixels and tag in _PIXELS
 
 
 class _Guarded(io.BufferedReader):
@@ -153,7 +173,7 @@ class _Guarded(io.BufferedReader):
         while content and not inflater.eof:
             length += len(inflater.decompress(content, CHUNK))
             content = inflater.unconsumed_tail
-            check_bytes(self.name, length, share=1 / 8, found="more in a deflated file")  # pydicom holds several copies
+            check_bytes(self.name, length, share=1 / 64, found="more in a deflated file")  # one slice, in several copies
 
 
 def is_dicom(path: Path) -> bool:
