@@ -67,7 +67,9 @@ def plain_console(stderr: bool = False) -> "Console":
 def progress(what: str) -> Iterator[Callable[[int, int | None], None]]:
     """Yield a function to call with (done, total or None); it may be called often. Shown on stderr."""
     start = time.monotonic()
-    display = Display(plain_console(stderr=True), first_line=start + SECONDS_BETWEEN_LINES)  # a quick command prints nothing
+    display = Display(
+        plain_console(stderr=True), first_line=start + SECONDS_BETWEEN_LINES
+    )  # a quick command prints nothing
 
     def update(done: int, total: int | None) -> None:
         left = (time.monotonic() - start) / done * (total - done) if done and total else 0.0

@@ -77,7 +77,10 @@ TARGETS: dict[str, list[Ran]] = {
     "nifti": [_segment(_whole), _segment(_each)],
     "dicom": [_segment(_whole), _segment(_each)],
     "npy": [_segment(_whole), _segment(_each)],
-    "folder": [_prepare("folder", lambda root: root, "--table", "{root}/table.csv"), _prepare("folder", lambda root: root)],
+    "folder": [
+        _prepare("folder", lambda root: root, "--table", "{root}/table.csv"),
+        _prepare("folder", lambda root: root),
+    ],
     "nnunet": [_prepare("nnunet", lambda root: root)],
     "hdf5": [_prepare("hdf5", lambda root: root / "data.h5"), _prepare("lidc-hdf5", lambda root: root / "data.h5")],
     "brats-h5": [_prepare("brats-h5", lambda root: root, "--bottom", "80", "--top", "0", "--size", "16", "16")],

@@ -13,7 +13,9 @@ MAX_ROWS, MAX_COLUMNS = 2**20, 256
 
 class Line(NamedTuple):
     where: str  # FILE, line NUMBER
-    cells: dict[str, str]  # column -> text, without spaces around it; a column that the line is too short for is missing
+    cells: dict[
+        str, str
+    ]  # column -> text, without spaces around it; a column that the line is too short for is missing
     more: bool  # it has more cells than there are columns
 
 

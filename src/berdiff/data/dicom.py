@@ -173,7 +173,9 @@ class _Guarded(io.BufferedReader):
         while content and not inflater.eof:
             length += len(inflater.decompress(content, CHUNK))
             content = inflater.unconsumed_tail
-            check_bytes(self.name, length, share=1 / 64, found="more in a deflated file")  # one slice, in several copies
+            check_bytes(
+                self.name, length, share=1 / 64, found="more in a deflated file"
+            )  # one slice, in several copies
 
 
 def is_dicom(path: Path) -> bool:

@@ -44,7 +44,9 @@ class SegmentSettings(FromPool, schema.Settings):
     """`batch_size` and the order of images change nothing in the masks."""
 
     samples: Annotated[int, Ge(1)] = 16  # masks per image
-    seed: Annotated[int, Ge(0)] = 0  # seed of the samples: a mask depends on it, the input's name, the slice and the sample's number only
+    seed: Annotated[int, Ge(0)] = (
+        0  # seed of the samples: a mask depends on it, the input's name, the slice and the sample's number only
+    )
     set: SetRule = "independent"
     """independent samples; or spread evenly by area over a pool of samples; or chosen jointly to represent the pool"""
     pool: Annotated[int, Ge(1)] = 64

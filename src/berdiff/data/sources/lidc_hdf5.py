@@ -80,7 +80,9 @@ def _group(file: h5py.File, split: str, path: Path) -> _Group:
 
     patients = [uid.decode("utf-8", "replace") if isinstance(uid, bytes) else str(uid) for uid in column("uids")]
     rows = [(f"{split}/{index}", patient, patient) for index, patient in enumerate(patients)]
-    if find(file, f"{split}/nodules", path) and find(file, f"{split}/slices", path):  # then a slice has the name it has in the PNG tree
+    if find(file, f"{split}/nodules", path) and find(
+        file, f"{split}/slices", path
+    ):  # then a slice has the name it has in the PNG tree
         rows = [
             (f"{patient}/nodule-{nodule}/slice-{z}", patient, f"{patient}/nodule-{nodule}")
             for patient, nodule, z in zip(patients, column("nodules"), column("slices"), strict=True)
