@@ -34,9 +34,9 @@ def _mask(shape: tuple[int, ...] = (SIDE, SIDE)) -> np.ndarray:
 def _pictures(root: Path) -> None:
     Image.fromarray(_values("uint8")).save(root / "grey.png")
     Image.fromarray(_values("uint16")).save(root / "deep.png")
-    Image.fromarray(_values("uint8", (SIDE, SIDE, 3))).save(root / "colour.png")
+    Image.fromarray(np.repeat(_values("uint8")[..., None], 3, 2)).save(root / "colour.png")
     Image.fromarray(_values("uint8")).convert("P").save(root / "palette.png")
-    Image.fromarray(_values("uint8")).save(root / "grey.jpg")
+    Image.fromarray(_values("uint8")).save(root / "lossy.jpg")
 
 
 def _tiffs(root: Path) -> None:
@@ -63,13 +63,15 @@ def _niftis(root: Path) -> None:
 def _dicoms(root: Path) -> None:
     for z in range(3):
         write_slice(root / "series" / f"{z}.dcm", _values("int16", seed=z), 2.5 * z)
-    one = write_slice(root / "one.dcm", _values("int16"))
+    one = write_slice(root / "one" / "1.dcm", _values("int16"))
     data = dcmread(one)
     data.compress(RLELossless)
-    data.save_as(root / "rle.dcm")
+    (root / "rle").mkdir()
+    data.save_as(root / "rle" / "1.dcm")
     data = dcmread(one)
     data.file_meta.TransferSyntaxUID = DeflatedExplicitVRLittleEndian
-    data.save_as(root / "deflated.dcm")
+    (root / "deflated").mkdir()
+    data.save_as(root / "deflated" / "1.dcm")
 
 
 def _npys(root: Path) -> None:

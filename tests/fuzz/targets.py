@@ -3,6 +3,7 @@
 import contextlib
 import io
 import os
+import re
 import socket
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -66,28 +67,28 @@ def _one(root: Path) -> Path:
     return next(iter(sorted(root.iterdir())), root / "nothing")
 
 
+def _centers(root: Path, out: Path) -> None:
+    _segment(lambda root: [str(root / "scan.png")], "--centers", str(root / "centers.csv"))(root, out)
+
+
 TARGETS: dict[str, list[Ran]] = {
     "pictures": [_segment(_whole), _segment(_each)],
     "tiff": [_segment(_whole), _segment(_each)],
     "nifti": [_segment(_whole), _segment(_each)],
     "dicom": [_segment(_whole), _segment(_each)],
     "npy": [_segment(_whole), _segment(_each)],
-    "folder": [_prepare("folder", lambda root: root, "--table", "{root}/table.csv"), _prepare("folder", lambda root: root)],
+    "folder": [
+        _prepare("folder", lambda root: root, "--table", "{root}/table.csv"),
+        _prepare("folder", lambda root: root),
+    ],
     "nnunet": [_prepare("nnunet", lambda root: root)],
     "hdf5": [_prepare("hdf5", lambda root: root / "data.h5"), _prepare("lidc-hdf5", lambda root: root / "data.h5")],
     "brats-h5": [_prepare("brats-h5", lambda root: root, "--bottom", "80", "--top", "0", "--size", "16", "16")],
     "pickle": [_prepare("lidc-pickle", _one)],
     "store": [_store],
-    "centers": [_segment(lambda root: [str(root / "scan.png")], "--centers", "{root}/centers.csv")],
+    "centers": [_centers],
     "brats": [_prepare("brats", lambda root: root, "--bottom", "1", "--top", "2", "--size", "16", "16")],
 }
-
-
-def _centers(root: Path, out: Path) -> None:
-    _segment(lambda root: [str(root / "scan.png")], "--centers", str(root / "centers.csv"))(root, out)
-
-
-TARGETS["centers"] = [_centers]
 
 
 def attempt(run: Ran, root: Path, out: Path) -> tuple[bool, list[Fault]]:
@@ -100,7 +101,7 @@ def attempt(run: Ran, root: Path, out: Path) -> tuple[bool, list[Fault]]:
             run(root, out)
     except InputError as error:
         refused = True
-        if "\n" in str(error) or ": expected " not in str(error):
+        if "\n" in str(error) or not re.search(r": expected | failed, as reported above$", str(error)):
             faults.append(Fault("traceback", f"no sentence: {error}"))
     except SystemExit as error:  # tyro's own: an option that is none
         faults.append(Fault("traceback", f"exit {error.code}: {printed.getvalue()[-300:]}"))
