@@ -51,12 +51,13 @@ def test_elsewhere_nothing_is_folded(capsys: pytest.CaptureFixture):
 
 
 def test_tables_of_markdown_fit_too(shown):
-    table = "| training | GED 16 | HM-IoU |\n| --- | --- | --- |\n| short | .735 (.715 to .756) |  |\n"
+    table = "| training | GED 16 | HM-IoU |\n| --- | --- | --- |\n| short | .735 (.715 to .756) |  |\n|  | .1 | .2 |\n"
     text = f"# Title\n\n{table}\nThe end.\n"
     lines = shown(80, show_markdown, text)
     assert lines[0] == "# Title"
     assert "| ---" not in "\n".join(lines)
     assert any(line.startswith("short") and line.endswith(".735 (.715 to .756)") for line in lines)
+    assert any(line.split() == [".1", ".2"] for line in lines)
     assert lines[-1] == "The end."
 
 

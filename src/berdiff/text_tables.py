@@ -49,9 +49,8 @@ def show_markdown(text: str) -> None:
             table.append(line)
             continue
         if table:
-            rows = [[cell.strip() for cell in row.strip("| ").split(" | ")] for row in table]
-            width = len(rows[0])
-            show([(rows[0], [(row + [""] * width)[:width] for row in rows[2:]])])
+            header, _, *body = ([cell.strip() for cell in row[2:-2].split(" | ")] for row in table)
+            show([(header, body)])
             table = []
         elif line:
             print(line)
