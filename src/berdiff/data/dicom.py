@@ -37,7 +37,7 @@ _COUNTS = {"instance": ("InstanceNumber", 0), "frames": ("NumberOfFrames", 1), "
 _GEOMETRY = {"spacing": ("PixelSpacing", 2), "position": ("ImagePositionPatient", 3)}
 _GEOMETRY |= {"orientation": ("ImageOrientationPatient", 6), "thickness": ("SliceThickness", 1)}
 _TAGS: list[str] = ["Rows", "Columns", *_TEXTS.values(), *(tag for tag, _ in (*_COUNTS.values(), *_GEOMETRY.values()))]
-_TAG_LIST = [Tag(name) for name in _TAGS]
+_TAG_LIST: list[Any] = [Tag(name) for name in _TAGS]
 
 
 @dataclass(frozen=True, slots=True)

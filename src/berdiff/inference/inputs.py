@@ -23,7 +23,6 @@ from berdiff.inference.copies import Copies, new_folder
 from berdiff.inference.region import Region
 from berdiff.remote import is_remote
 
-
 LONGEST_NAME = 200  # bytes of a part of a name: file systems take 255, with what is put around it
 # DICOM objects about images, such as results of this program beside their sources: by the beginning of the SOP class
 DERIVED = {"1.2.840.10008.5.1.4.1.1.66.4": "SEG", "1.2.840.10008.5.1.4.1.1.30": "PM"}
