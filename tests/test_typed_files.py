@@ -31,6 +31,7 @@ from berdiff.methods import folder as model_folder
 from berdiff.output.case_files import findings_done
 from berdiff.output.cohort import write_cohort
 from berdiff.output.kinds import OutputSettings
+from berdiff.output.result_files import LocalFiles
 from berdiff.output.segmentation import SegmentationJob
 from berdiff.training import checkpoint
 from berdiff.training import config as train_config
@@ -143,7 +144,7 @@ def _evaluation(base: Path) -> None:
 
 def _segmented(base: Path) -> None:
     """A damaged result is made again; the table is of those that are whole."""
-    write_cohort(base / "segmented")
+    write_cohort(LocalFiles(base / "segmented"))
     job = SegmentationJob(
         bright_model(), SegmentSettings(samples=2), OutputSettings(base / "segmented", ("samples", "json"))
     )
@@ -154,7 +155,7 @@ def _segmented(base: Path) -> None:
 
 
 def _findings(base: Path) -> None:
-    findings_done(base / "found" / "p0", {"name": "p0", "sources": [], "asked": {}})
+    findings_done(LocalFiles(base / "found"), "p0", {"name": "p0", "sources": [], "asked": {}})
 
 
 def _settings(base: Path) -> None:

@@ -6,13 +6,13 @@ import socket
 import numpy as np
 import pytest
 from dicom_writer import write_slice
-from fakes import bright_model, make_spec
 from layouts import refused
 from PIL import Image
 
 from berdiff.cli.main import main
 from berdiff.data.paths import expect_file, expect_folder, fault_of, files_under, list_files
 from berdiff.inference.inputs import find_inputs
+from fakes import bright_model, make_spec
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """`make fuzz N=10000`: damaged inputs of every format, each deterministic by its number, in a worker with limits.
 
-The worker is forked when everything is imported, so an input costs milliseconds. It may take 20 s of the processor and 2 GB; one
-that hangs or crashes is ended and written down, and another goes on with the next.
+The worker is forked when everything is imported, so an input costs milliseconds. It may take 20 s of the processor and
+2 GB; one that hangs or crashes is ended and written down, and another goes on with the next.
 """
 
 import argparse

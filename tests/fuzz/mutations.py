@@ -182,7 +182,7 @@ def _nifti_header(rng: Rng, path: Path) -> None:
     if len(content) < length:
         return
     header = kind(content[:length], check=False)
-    names = [name for name in header.keys() if header[name].dtype.kind in "iuf"]
+    names = [name for name in list(header.keys()) if header[name].dtype.kind in "iuf"]
     for _ in range(int(rng.integers(1, 4))):
         name = names[rng.integers(len(names))]
         field = header.structarr[name]

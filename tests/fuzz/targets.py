@@ -10,11 +10,10 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from fakes import bright_model, make_spec
-
 from berdiff.cli import data, segment
 from berdiff.errors import InputError
 from berdiff.inference import model as models
+from fakes import bright_model, make_spec
 
 Ran = Callable[[Path, Path], None]  # the folder of the input, and where results go
 

@@ -130,7 +130,7 @@ def one_writer(out: Path) -> Iterator[None]:
 def _write_arrays(folder: Path, reading: Reading, what: str, progress: Progress) -> tuple[list[CaseRow], bool, int]:
     """Fill images and masks shard by shard; the rows of the table, whether the source brought a split, and how many
     cases a shard has. Cases are packed as they come, so no more than one is held as it is."""
-    shapes = {"images": (len(reading.channels), *reading.size)}
+    shapes: dict[str, tuple[int, ...]] = {"images": (len(reading.channels), *reading.size)}
     shapes["masks"] = (reading.raters, len(reading.targets), *reading.size)
     dtypes = {"images": reading.dtype, "masks": "uint8"}
     for name, shape in shapes.items():

@@ -57,6 +57,7 @@ class EvaluationFolder(WorkFolder):
 
     @property
     def begun(self) -> bool:
+        """Whether an evaluation was begun here."""
         return (self.folder / SETTINGS).is_file()
 
     def claim(self, batch: int) -> Claim | None:
