@@ -4,7 +4,8 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test test-all coverage bench lint results docs notebooks dist clean
+.PHONY: demo test test-all coverage bench fuzz fuzz-coverage lint results docs notebooks dist clean
+N ?= 10000
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -36,6 +37,14 @@ dist: $(STAMP)  ## sdist and wheel into dist/, without the network
 
 bench: $(STAMP)  ## ratios, each measured side by side in one run, to benchmarks/results.json
 	$(BIN)/python -m benchmarks.run
+
+FUZZ := PYTHONPATH=tests:tests/data:tests/output OMP_NUM_THREADS=1 $(BIN)/python -m
+
+fuzz: $(STAMP)  ## N damaged inputs of every format that is read (docs/reliability.md)
+	$(FUZZ) fuzz -n $(N)
+
+fuzz-coverage: $(STAMP)  ## the readers alone, guided by coverage, N runs each; needs `pip install atheris`
+	$(FUZZ) fuzz.coverage $(N)
 
 results: $(STAMP)  ## docs/results/*.md from the figures in docs/results/data
 	$(BIN)/python docs/make_results.py

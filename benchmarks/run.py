@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from benchmarks import core, faster, loader, metrics, sampling, training
+from benchmarks import core, faster, loader, metrics, sampling, start, training
 from berdiff.files import write_text
 
 BENCHMARKS: dict[str, tuple[Callable[[], dict[str, float]], ...]] = {
@@ -19,6 +19,7 @@ BENCHMARKS: dict[str, tuple[Callable[[], dict[str, float]], ...]] = {
     "loader": (loader.loader_vs_training, loader.preparing),
     "metrics": (metrics.metrics_vs_loops,),
     "sampling": (sampling.sample16_vs_paper_pass, sampling.sample16_vs_small_unet),
+    "start": (start.commands, start.embedded),
     "training": (training.train_efficiency, training.allocator),
 }
 RESULTS = Path(__file__).with_name("results.json")

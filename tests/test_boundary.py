@@ -86,6 +86,10 @@ def test_what_the_world_does_wrong_is_one_sentence(monkeypatch, capsys, logs, er
     assert not logs.exists(), "nothing to report"
 
 
+def test_a_sentence_is_no_page(monkeypatch, capsys) -> None:
+    assert len(said(monkeypatch, capsys, InputError("a: expected b, found " + "x" * 100_000))) < 2100
+
+
 def test_an_interrupt_leaves_as_the_shell_counts_it(monkeypatch, capsys) -> None:
     assert said(monkeypatch, capsys, KeyboardInterrupt(), code=130) == "berdiff runs: interrupted\n"
 

@@ -1,6 +1,6 @@
 """Conditional Bernoulli diffusion for medical image segmentation (BerDiff).
 
-model = berdiff.load("lidc")             # a name, a model folder or the folder of a run
+model = berdiff.load("lidc")             # a name, a model folder, the folder of a run, or hf://owner/name
 result = model.segment("scan.png", n=16)
 result.saliency, result.samples, result.representatives(3), result.plot()
 """

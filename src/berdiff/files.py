@@ -209,7 +209,10 @@ def lock(path: Path, shared: bool = False, wait: bool = True) -> IO[str] | None:
 
 def is_lock_of(file: IO[str], path: Path) -> bool:
     """Whether the lock file is still the one that others would open."""
-    return path.exists() and os.path.samestat(path.stat(), os.fstat(file.fileno()))
+    try:
+        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
+    except FileNotFoundError:  # its last holder has removed it
+        return False
 
 
 def only_holder(file: IO[str]) -> bool:

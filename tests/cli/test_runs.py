@@ -53,10 +53,10 @@ def test_a_torn_last_line_is_left_out_but_a_wrong_one_is_not(tmp_path: Path, cap
     assert row["state"] == "running or killed"
     (run / "stats.jsonl").write_text(lines[0] + "{\n" + lines[1])
     assert main(["runs", str(run)]) == 2
-    assert "stats.jsonl: expected JSON in line 2" in capsys.readouterr().err
+    assert "stats.jsonl, line 2: expected a line of statistics in JSON" in capsys.readouterr().err
     (run / "config.json").write_text("[]")
     assert main(["runs", str(run)]) == 2
-    assert "config.json: expected a training configuration" in capsys.readouterr().err
+    assert "config.json: expected an object" in capsys.readouterr().err
 
 
 def test_plot_shows_the_curves_of_several_runs(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

@@ -174,8 +174,8 @@ def test_foreign_and_altered_manifests(address, tmp_path):
     file = address / manifests.NAME
     text = file.read_text()
     bad = {
-        "not JSON": ("expected a JSON manifest", "{"),
-        "deep": ("expected a JSON manifest", "[" * 100_000),
+        "not JSON": ("expected a manifest in JSON", "{"),
+        "deep": ("expected a manifest in JSON", "[" * 100_000),
         "other": ("expected the manifest of a berdiff store", '{"zarr_format": 3}'),
         "version": ("expected format version 1 or 2, found 99", text.replace('"version": 2', '"version": 99')),
         "altered": ("expected the checksum", text.replace('"seed": 0', '"seed": 1')),

@@ -185,7 +185,7 @@ def test_other_bad_files(tmp_path):
     huge = bytearray(header)
     huge[40:56] = np.array([3, 32767, 32767, 32767, 1, 1, 1, 1], "<i2").tobytes()
     (tmp_path / "huge.nii").write_bytes(huge)
-    with pytest.raises(InputError, match="--max-pixels., found .* .32767x32767x32767.$"):
+    with pytest.raises(InputError, match=r"--max-pixels., found .* .32767x32767x32767.$"):
         read_volume(tmp_path / "huge.nii")
     flat = bytearray(header)
     flat[280:328] = bytes(48)  # the three rows of the sform

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 from itertools import combinations
@@ -378,20 +379,61 @@ def test_what_does_not_work_is_one_sentence_and_leaves_nothing(tmp_path):
     assert json.loads((out / "settings.json").read_text())["seed"] == 5
 
 
-def test_what_a_kill_left_half_written_is_removed_and_a_damaged_part_is_named(tmp_path):
-    settings = replace(SETTINGS, save_samples=True)
+def test_what_a_kill_left_half_written_is_removed_and_a_damaged_part_is_made_again(tmp_path):
+    settings, out = replace(SETTINGS, save_samples=True), tmp_path / "e"
     with pytest.raises(KeyboardInterrupt):
-        evaluate(blur(), MemoryStore(), tmp_path, settings, interrupt_at(8))
-    part = tmp_path / "parts" / "00001.json"
-    whole = part.read_text()
-    part.write_text("{")
-    with pytest.raises(InputError, match=r"00001.json: expected the values of a batch, found a damaged file"):
-        evaluate(blur(), MemoryStore(), tmp_path, settings)
-    part.write_text(whole)
-    (tmp_path / "parts" / "00004.json").unlink()
-    (tmp_path / "samples" / ".00004.npz.12345678.part").write_text("half")
-    evaluate(blur(), MemoryStore(), tmp_path, settings)
-    assert not list(tmp_path.glob("**/.*"))
+        evaluate(blur(), MemoryStore(), out, settings, interrupt_at(16))
+    parts = [out / "parts" / f"{number:05d}.json" for number in range(4)]
+    parts[0].write_text("{")
+    content = json.loads(parts[1].read_text())
+    content["columns"]["ged_5"].pop()
+    parts[1].write_text(json.dumps(content))
+    (out / "samples" / "00002.npz").unlink()
+    (out / "samples" / ".00004.npz.12345678.part").write_text("half")
+    evaluate(blur(), MemoryStore(), out, settings)
+    assert not list(out.glob("**/.*"))
+    evaluate(blur(), MemoryStore(), tmp_path / "whole", settings)
+    assert figures(out) == figures(tmp_path / "whole")
+    assert len(read_samples(out)) == 20
+
+
+@pytest.mark.parametrize("name", ["per_case.csv", "table.md"])
+def test_a_finished_evaluation_that_lost_a_file_is_made_again(tmp_path, name):
+    evaluate(blur(), MemoryStore(), tmp_path, SETTINGS)
+    before = figures(tmp_path)
+    (tmp_path / name).unlink()
+    evaluate(blur(), MemoryStore(), tmp_path, SETTINGS)
+    assert figures(tmp_path) == before
+    assert (tmp_path / name).is_file()
+
+
+def test_two_processes_share_the_batches_of_an_evaluation(tmp_path, monkeypatch):
+    """Threads, whose locks shut each other out as those of processes do; each batch is drawn once but the first."""
+    drawn: list[str] = []
+
+    def noted(model, images, names, *rest, real=sample_cases, **more):
+        drawn.extend(names)
+        return real(model, images, names, *rest, **more)
+
+    monkeypatch.setattr("berdiff.evaluation.evaluate.sample_cases", noted)
+    monkeypatch.setattr("berdiff.evaluation.evaluate.SECONDS_BETWEEN_LOOKS", 0.01)
+    slow, found = blur(pause=0.05), []
+
+    def work() -> None:
+        found.append(evaluate(slow, MemoryStore(), tmp_path / "two", SETTINGS))
+
+    both = [threading.Thread(target=work) for _ in range(2)]
+    for one in both:
+        one.start()
+    for one in both:
+        one.join(60)
+    assert len(found) == 2
+    assert found[0] == found[1]
+    assert 20 <= len(drawn) <= 24, "all cases once, and perhaps the first batch by both"
+    assert not list((tmp_path / "two").glob("**/.*"))
+    monkeypatch.undo()
+    evaluate(slow, MemoryStore(), tmp_path / "one", SETTINGS)
+    assert figures(tmp_path / "two") == figures(tmp_path / "one")
 
 
 def volumes_store() -> MemoryStore:

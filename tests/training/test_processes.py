@@ -2,9 +2,11 @@
 
 import multiprocessing
 import os
+import signal
 import socket
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -122,3 +124,43 @@ def test_launch_lines_of_the_documentation(store: Path, tmp_path: Path, launch: 
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("finished: 4 steps") == 1
     assert (tmp_path / "run/model/model.safetensors").is_file()
+
+
+def _children(pid: int) -> list[int]:
+    found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True)
+    return [int(number) for number in found.stdout.split()]
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
+@pytest.mark.parametrize("victim", ["first", "other"])
+def test_when_one_process_is_killed_the_others_end_within_seconds(store: Path, tmp_path: Path, victim: str) -> None:
+    options = ["train", "demo", "--data", str(store), "--out", str(tmp_path / "run"), "--loop.batch-size", "4"]
+    options += ["--max-steps", "100000", "--data.crop", "None", "--validation.every", "0", "--loop.log-every", "1"]
+    options += ["--engine.accelerator", "cpu", "--engine.devices", "2", "--engine.threads", "1"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "MASTER_PORT": str(_free_port())}
+    first = subprocess.Popen(
+        [sys.executable, "-m", "berdiff.cli.main", *options], env=environment, stdout=subprocess.DEVNULL
+    )
+    try:
+        for _ in range(600):  # until both are in the middle of a step
+            if (tmp_path / "run" / "stats.jsonl").is_file() and (tmp_path / "run" / "stats.jsonl").stat().st_size:
+                break
+            time.sleep(0.2)
+        (other,) = _children(first.pid)
+        os.kill(first.pid if victim == "first" else other, signal.SIGKILL)
+        deadline = time.monotonic() + 20
+        while (_alive(first.pid) or _alive(other)) and time.monotonic() < deadline:
+            time.sleep(0.1)
+            first.poll()
+        assert not _alive(other)
+        assert not _alive(first.pid)
+    finally:
+        first.kill()

@@ -85,7 +85,7 @@ def _machine() -> dict[str, Any]:
 
     info = Path("/proc/cpuinfo")
     stated = info.read_text().splitlines() if info.is_file() else []
-    lines = dict(map(str.strip, line.split(":", 1)) for line in stated if ":" in line)
+    lines = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in stated)}
     flags = {*lines.get("flags", lines.get("Features", "")).split()}
     cuda = [
         {"name": of.name, "memory": of.total_memory, "bf16": of.major >= 8}

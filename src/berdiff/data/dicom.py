@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 SUFFIXES = (".dcm", ".dicom", ".ima")
 SAME_POSITION = 1e-3  # mm: two slices nearer than this are at one place
 MAX_MM = 1e6  # of a pixel, and from it to the origin: a kilometre
+MAX_ELEMENTS = 50_000  # of one file, beside those in sequences
+_PIXELS = (0x7FE00008, 0x7FE00009, 0x7FE00010)
 CHUNK = 2**20  # bytes that are inflated at a time
 _TEXTS = {"patient": "PatientID", "study_uid": "StudyInstanceUID", "series_uid": "SeriesInstanceUID"}
 _TEXTS |= {"modality": "Modality", "sop_class": "SOPClassUID"}
@@ -101,11 +103,12 @@ def _numbers(data: "pydicom.Dataset", path: Path, tag: str, count: int) -> tuple
 
 def read_header(path: str | Path) -> SliceHeader:
     """The header of one DICOM object, image or not."""
-    import pydicom
+    from pydicom.filereader import read_partial
+    from pydicom.tag import Tag
 
     path = Path(path)
     with opened(path, "a DICOM file", "one that cannot be read") as file:
-        data = pydicom.dcmread(file, stop_before_pixels=True, specific_tags=_TAGS)
+        data = read_partial(file, _Counted(before_pixels=True), specific_tags=[Tag(name) for name in _TAGS])
         values: dict[str, Any] = {name: str(data.get(tag) or "") for name, tag in _TEXTS.items()}
         values |= {name: int(data.get(tag) or default) for name, (tag, default) in _COUNTS.items()}
         values |= {name: _numbers(data, path, tag, count) for name, (tag, count) in _GEOMETRY.items()}
@@ -117,12 +120,12 @@ def read_header(path: str | Path) -> SliceHeader:
 
 def read_pixels(path: str | Path) -> np.ndarray:
     """(H, W) float32 rescaled values of one slice: Hounsfield units for a CT, which must state how to get them."""
-    import pydicom
+    from pydicom.filereader import read_partial
 
     path = Path(path)
     with opened(path, "whole DICOM pixel data", "data that cannot be read") as file:
         check_bytes(path, path.stat().st_size)  # it is read as a whole
-        data = pydicom.dcmread(file)
+        data = read_partial(file, _Counted(before_pixels=False))
         counts = [int(data.get(tag) or 1) for tag in ("NumberOfFrames", "Rows", "Columns", "SamplesPerPixel")]
         check_size(path, counts, max(4, int(data.get("BitsAllocated") or 0) // 8))
         stored = data.pixel_array
@@ -130,7 +133,8 @@ def read_pixels(path: str | Path) -> np.ndarray:
     for tag, number in rescale.items():
         needed = f"the DICOM tag {tag}, without which a CT has no Hounsfield units"
         expect(number is not None or data.get("Modality") != "CT", path, needed)
-    expect(stored.ndim == 2, path, "a DICOM image of one frame and one channel", f"shape {stored.shape}")
+    plane = stored.ndim == 2 and stored.size
+    expect(plane, path, "a DICOM image of one frame and one channel", f"shape {stored.shape}")
     (slope,), (intercept,) = rescale["RescaleSlope"] or (1.0,), rescale["RescaleIntercept"] or (0.0,)
     with np.errstate(over="ignore", invalid="ignore"):  # what comes out of it is refused
         return finite(finite(stored, path).astype(np.float32) * np.float32(slope) + np.float32(intercept), path)
@@ -142,6 +146,20 @@ def opened(path: Path, expected: str, found: str) -> Iterator[io.BufferedReader]
     expect_file(path, "a DICOM file")
     with quiet(), decoding(path, expected, found), _Guarded(io.FileIO(path)) as file:
         yield file
+
+
+class _Counted:
+    """Asked by pydicom at each element whether to stop there: at the pixels, if so wished. A file of zeros is millions
+    of elements, each of which costs more time than bytes."""
+
+    def __init__(self, before_pixels: bool) -> None:
+        self._left, self._before_pixels = MAX_ELEMENTS, before_pixels
+
+    def __call__(self, tag: int, vr: str | None, length: int) -> bool:
+        self._left -= 1
+        if self._left < 0:
+            raise ValueError(f"more than {MAX_ELEMENTS} elements")
+        return self._before_pixels and tag in _PIXELS
 
 
 class _Guarded(io.BufferedReader):
@@ -159,7 +177,9 @@ class _Guarded(io.BufferedReader):
         while content and not inflater.eof:
             length += len(inflater.decompress(content, CHUNK))
             content = inflater.unconsumed_tail
-            check_bytes(self.name, length, share=1 / 8, found="more in a deflated file")  # pydicom holds several copies
+            check_bytes(
+                self.name, length, share=1 / 64, found="more in a deflated file"
+            )  # one slice, in several copies
 
 
 def is_dicom(path: Path) -> bool:

@@ -35,6 +35,7 @@ def read_image(path: str | Path, channels: int | None = None) -> np.ndarray:
     """
     path = Path(path)
     image = np.moveaxis(np.atleast_3d(_pixels(path, labels=False)), -1, 0)
+    expect(image.size, path, "a picture of at least one pixel", by(image.shape[1:]))
     if channels == 1 and len(image) == 3 and (image == image[:1]).all():
         image = image[:1]
     expect(channels in (None, len(image)), path, f"{channels} channel(s)", len(image))
@@ -45,6 +46,7 @@ def read_labels(path: str | Path, size: tuple[int, int] | None = None) -> np.nda
     """A label picture as (H, W), values as stored (the index where it has a palette); `size` is that of its image."""
     path = Path(path)
     labels = _pixels(path, labels=True)
+    expect(labels.size, path, "a mask of at least one pixel", by(labels.shape))
     if labels.ndim == 3 and (labels == labels[..., :1]).all():  # a grey mask that was saved as RGB
         labels = labels[..., 0]
     expect(labels.ndim == 2, path, "a mask of one channel", f"{labels.shape[-1]} different ones")

@@ -30,7 +30,7 @@ from berdiff.data.split import check_own_split, split_patients
 from berdiff.data.store import embedded_path
 from berdiff.data.table import MAX_MM, CaseRow
 from berdiff.errors import InputError
-from berdiff.files import lock, whole_folder
+from berdiff.files import lock, settle, whole_folder
 from berdiff.remote import new_folder, place
 from berdiff.schema import check
 
@@ -93,6 +93,7 @@ def prepare(
                 berdiff=__version__,
             )
             (folder / manifests.NAME).write_text(manifest.text(), encoding="utf-8", newline="")
+            settle(folder)  # a store that appears survives a power cut
     return manifest
 
 
@@ -129,7 +130,7 @@ def one_writer(out: Path) -> Iterator[None]:
 def _write_arrays(folder: Path, reading: Reading, what: str, progress: Progress) -> tuple[list[CaseRow], bool, int]:
     """Fill images and masks shard by shard; the rows of the table, whether the source brought a split, and how many
     cases a shard has. Cases are packed as they come, so no more than one is held as it is."""
-    shapes = {"images": (len(reading.channels), *reading.size)}
+    shapes: dict[str, tuple[int, ...]] = {"images": (len(reading.channels), *reading.size)}
     shapes["masks"] = (reading.raters, len(reading.targets), *reading.size)
     dtypes = {"images": reading.dtype, "masks": "uint8"}
     for name, shape in shapes.items():

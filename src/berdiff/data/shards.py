@@ -17,6 +17,7 @@ import numpy as np
 from numcodecs import zstd
 
 from berdiff.data.describe import decoding, expect, refusing
+from berdiff.data.paths import expect_file
 
 LEVEL = 1  # of Zstandard: higher ones gain little on noise and on masks
 MOST_CASES = 256  # in one file: 54 files per array for all of LIDC
@@ -84,6 +85,8 @@ class ShardedArray:
     def _table(self, shard: int) -> np.ndarray:
         if shard not in self._tables:
             path, nbytes = self._path(shard), 16 * self.shard + 4
+            if "file" in self.fs.protocol:
+                expect_file(Path(path), "a shard of the store")
             with refusing((OSError, ValueError), path, "a shard of the store", "none that can be read"):
                 raw = self.fs.cat_file(path, start=-nbytes)
             expect(len(raw) == nbytes, path, f"a shard with an index of {nbytes} bytes", len(raw))

@@ -52,7 +52,7 @@ def evaluate(
         if (finished := folder.result()) is not None:
             progress(total, total)
             return finished
-        left = dict(enumerate(batches))
+        left = {number: batch for number, batch in enumerate(batches) if not folder.has(number)}
         while left:  # what other processes have claimed comes last: by then they have done it, or died
             before = len(left)
             for number, batch in list(left.items()):
@@ -75,12 +75,13 @@ def _settled(folder: EvaluationFolder, number: int, make: Callable[[], Part]) ->
     """Whether a batch is done now, by this process or before; False where another process is at it."""
     if folder.has(number):
         return True
+    made = None if folder.begun else make()  # what does not fit leaves nothing behind, not even a folder
     claim = folder.claim(number)
     if claim is None:
         return folder.result() is not None  # then nobody needs it any more
     try:
         if not folder.has(number) and folder.result() is None:
-            folder.add(number, *make())
+            folder.add(number, *(made or make()))
     finally:
         claim.release()
     return True

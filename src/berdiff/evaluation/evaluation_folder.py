@@ -27,7 +27,7 @@ from berdiff.errors import InputError
 from berdiff.evaluation.per_case import Columns, join, to_csv, typed
 from berdiff.evaluation.result_file import ResultFile, in_words_of_now
 from berdiff.files import lock, whole_file, write_text
-from berdiff.workfolder import WorkFolder
+from berdiff.workfolder import SETTINGS, WorkFolder
 
 RESULT, CASES, TABLE = "metrics.json", "per_case.csv", "table.md"
 LAST = ".results.00000000.part"  # the lock of whoever writes the results is called like a leftover
@@ -54,6 +54,11 @@ class EvaluationFolder(WorkFolder):
         except InputError:
             return False
         return True
+
+    @property
+    def begun(self) -> bool:
+        """Whether an evaluation was begun here."""
+        return (self.folder / SETTINGS).is_file()
 
     def claim(self, batch: int) -> Claim | None:
         """The right to work on a batch; None where another process has it."""

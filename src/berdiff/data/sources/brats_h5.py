@@ -136,7 +136,7 @@ def _listed(path: Path) -> dict[int, set[int]]:
     listed: dict[int, set[int]] = defaultdict(set)
     _, lines = read_csv(path, ("volume", "slice"))
     for where, row, _ in lines:
-        volume, number = row["volume"], row.get("slice", "")
+        volume, number = row.get("volume", ""), row.get("slice", "")
         numbers = volume.isdecimal() and number.isdecimal() and len(volume) < 10 and len(number) < 10
         expect(numbers, where, "whole numbers in the columns volume and slice", f"{volume!r} and {number!r}")
         listed[int(volume)].add(int(number))

@@ -1,4 +1,4 @@
-"""HDF5 files of strangers: no link is followed out of the file, and no dataset is read that is larger than it may be."""
+"""HDF5 files of strangers: no link is followed out of the file, and nothing larger than it may be is read."""
 
 from math import prod
 from pathlib import Path
@@ -26,7 +26,7 @@ def find(file: h5py.File, name: str, path: Path, links: int = 0) -> Found:
     """What is called so, or None. Every step of the way is looked at before it is taken: h5py alone would open the
     file that an external link names, be it a FIFO or on another machine."""
     expect(links <= MAX_LINKS, f"{path}: {name}", "data in this file", "links in a circle")
-    place: h5py.Group = file["/"]
+    place: h5py.Group = file  # its root
     parts = [part for part in name.split("/") if part not in ("", ".")]
     for number, part in enumerate(parts):
         link = place.get(part, getlink=True)

@@ -1,0 +1,179 @@
+"""Sizes before bytes: a header that promises too much is refused before anything is unpacked."""
+
+import gzip
+import os
+import pickle
+import resource
+import subprocess
+import sys
+import time
+import zlib
+from pathlib import Path
+
+import h5py
+import nibabel
+import numpy as np
+import pytest
+import tifffile
+from dicom_writer import write_slice
+from layouts import refused
+from PIL import Image
+from pydicom import dcmread
+
+from berdiff.cli.main import main
+from berdiff.data import dicom
+from berdiff.data.limits import Limits, using
+from berdiff.data.reading import read_image_file
+from berdiff.data.sources import lidc_hdf5, lidc_pickle
+from berdiff.data.store import Store
+
+SMALL = Limits(max_pixels=300, max_gigabytes=1e-6)
+
+
+def png_header(path: Path, width: int, height: int) -> Path:
+    """A small picture whose header claims another size, with the right checksum."""
+    Image.fromarray(np.zeros((8, 8), np.uint8)).save(path)
+    content = bytearray(path.read_bytes())
+    content[16:24] = width.to_bytes(4, "big") + height.to_bytes(4, "big")
+    content[29:33] = zlib.crc32(content[12:29]).to_bytes(4, "big")
+    path.write_bytes(content)
+    return path
+
+
+def deflated(path: Path, megabytes: int) -> Path:
+    """A small DICOM file that inflates to so many megabytes."""
+    data = dcmread(write_slice(path, np.zeros((8, 8))), stop_before_pixels=True)
+    data.file_meta.TransferSyntaxUID = "1.2.840.10008.1.2.1.99"
+    data.save_as(path)
+    whole = path.read_bytes()
+    packer = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
+    block = packer.compress(b"\0" * 2**20) + packer.flush(zlib.Z_FULL_FLUSH)
+    start = 144 + int.from_bytes(whole[140:144], "little")
+    path.write_bytes(whole[:start] + block * megabytes + packer.flush())
+    return path
+
+
+def peak() -> float:
+    """Megabytes, the most that this process ever had."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
+
+
+def test_bombs_cost_nothing(tmp_path):
+    tiff = tmp_path / "t.tif"
+    tifffile.imwrite(tiff, np.zeros((64, 64), np.uint8), compression="deflate")
+    with tifffile.TiffFile(tiff, mode="r+b") as file:
+        for tag in ("ImageWidth", "ImageLength", "RowsPerStrip"):
+            file.pages.first.tags[tag].overwrite(40000)
+    nii = nibabel.Nifti1Image(np.zeros((1, 1, 1), np.int16), np.eye(4))
+    nii.header.set_data_shape((2000, 2000, 500))
+    (tmp_path / "n.nii.gz").write_bytes(gzip.compress(nii.header.binaryblock + b"\0" * 2**20))
+    nii.header.set_data_shape((8, 8, 8))
+    nii.header["vox_offset"] = 2**31
+    (tmp_path / "o.nii.gz").write_bytes(gzip.compress(nii.header.binaryblock + b"\0" * 2**20))
+    np.lib.format.open_memmap(tmp_path / "a.npy", "w+", "u1", (30000, 30000)).flush()
+    before = peak()
+    for path, sentence in (
+        (png_header(tmp_path / "p.png", 40000, 40000), "at most 536870912 pixels (--max-pixels), found 1600000000"),
+        (tiff, "(--max-pixels), found 1600000000 (40000x40000"),
+        (tmp_path / "n.nii.gz", "(--max-pixels), found 2000000000 (2000x2000x500)"),
+        (tmp_path / "o.nii.gz", "expected voxels near the header, found them at byte 2147483648"),
+        (tmp_path / "a.npy", "(--max-pixels), found 900000000"),
+        (deflated(tmp_path / "d.dcm", 1000), "expected at most 0.03125 GB when unpacked (--max-gigabytes)"),
+    ):
+        refused(lambda path=path: read_image_file(path), path.name, sentence)
+    assert peak() - before < 100
+
+
+def test_the_options_move_the_limits(tmp_path):
+    picture = tmp_path / "p.png"
+    Image.fromarray(np.zeros((20, 20), np.uint8)).save(picture)
+    with using(SMALL):
+        refused(lambda: read_image_file(picture), "expected at most 300 pixels (--max-pixels), found 400 (20x20x1)")
+    with using(Limits(max_pixels=400)):
+        assert read_image_file(picture).values.shape == (1, 1, 20, 20)
+    slices = [write_slice(tmp_path / "s" / f"{z}.dcm", np.zeros((8, 8)), z).parent for z in range(9)]
+    with using(SMALL):
+        refused(lambda: dicom.read_series(slices[0]), "(--max-pixels), found 576 (9x8x8)")
+    assert main(["segment", "lidc", str(picture), "--out", str(tmp_path / "o"), "--max-pixels", "0"]) == 2
+
+
+def test_a_picture_is_taken_for_what_it_is(tmp_path):
+    """Pillow would start Ghostscript for this one."""
+    (tmp_path / "a.png").write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n")
+    refused(lambda: read_image_file(tmp_path / "a.png"), "expected a picture (PNG, JPG or TIFF), found something else")
+
+
+@pytest.mark.parametrize("kind", ["key", "uid", "memo", "length"])
+def test_small_pickles_stay_small(tmp_path, kind):
+    """0.1.0 took for ever to hash the first, and gigabytes for the others."""
+    nested: object = ()
+    for _ in range(60):
+        nested = (nested, nested)
+    listed: object = []
+    for _ in range(60):
+        listed = [listed, listed]
+    entry = {"image": np.zeros((4, 4)), "masks": [np.zeros((4, 4), np.uint8)], "series_uid": listed}
+    programs = {
+        "key": b"\x80\x04}" + pickle.dumps(nested, 4)[2:-1] + b"K\x01s.",
+        "uid": pickle.dumps({"s": entry}, 4),
+        "memo": b"\x80\x04Nr\xff\xff\xff\x7f.",
+        "length": b"\x80\x05\x96" + (2**40).to_bytes(8, "little") + b".",
+    }
+    (tmp_path / "a.pickle").write_bytes(programs[kind])
+    start = time.process_time()
+    refused(lambda: lidc_pickle.read(tmp_path / "a.pickle", lidc_pickle.Options()), "a.pickle")
+    assert time.process_time() - start < 2
+
+
+def test_hdf5_promises_and_links(tmp_path):
+    def read(name):
+        return lambda: lidc_hdf5.read(tmp_path / name, lidc_hdf5.Options())
+
+    with h5py.File(tmp_path / "huge.h5", "w") as file:
+        file.create_dataset("train/images", (2, 40000, 40000), "u1", chunks=(1, 400, 400), compression="gzip")
+        file.create_dataset("train/labels", (2, 40000, 40000, 4), "u1", chunks=(1, 400, 400, 1), compression="gzip")
+        file["train/uids"] = np.array([b"a", b"b"])
+    refused(read("huge.h5"), "train/images: expected at most 536870912 pixels (--max-pixels), found 1600000000")
+    with h5py.File(tmp_path / "many.h5", "w") as file:
+        file.create_dataset("train/images", (2**40, 8, 8), "u1", chunks=(1, 8, 8))
+    refused(read("many.h5"), "expected at most 16777216 images, found 1099511627776")
+    os.mkfifo(tmp_path / "pipe")  # a link to it would wait for ever
+    with h5py.File(tmp_path / "link.h5", "w") as file:
+        file["out"] = h5py.ExternalLink(str(tmp_path / "pipe"), "/")
+        file["train"] = h5py.SoftLink("/out/train")
+    refused(read("link.h5"), "expected data in this file, found a link to")
+    with h5py.File(tmp_path / "circle.h5", "w") as file:
+        file["train"] = h5py.SoftLink("/train")
+    refused(read("circle.h5"), "expected data in this file, found links in a circle")
+
+
+PREPARE = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_AS, (4 * 2**30, 4 * 2**30))
+from berdiff.cli.main import main
+sys.exit(main(["data", "prepare", "folder", sys.argv[1], sys.argv[2]]))
+"""
+
+
+@pytest.mark.slow
+def test_two_large_pictures_need_no_34_gigabytes(tmp_path):
+    for name, values in (("images", 7), ("masks", 0)):
+        (tmp_path / "d" / name).mkdir(parents=True)
+        for case in "ab":
+            array = np.full((6000, 6000), values, np.uint8)
+            array[:9, :9] = 255
+            tifffile.imwrite(tmp_path / "d" / name / f"{case}.tif", array)
+    command = [sys.executable, "-c", PREPARE, str(tmp_path / "d"), str(tmp_path / "s")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    store = Store.open(tmp_path / "s")
+    assert store.manifest.shard == 3
+    assert store.read([1])[0].shape == (1, 1, 6000, 6000)
+
+
+def test_a_file_of_empty_elements_takes_no_time(tmp_path):
+    path = write_slice(tmp_path / "a.dcm", np.zeros((8, 8)))
+    path.write_bytes(path.read_bytes() + b"\0" * 2**24)
+    start = time.process_time()
+    refused(lambda: dicom.read_pixels(path), "more than 50000 elements")
+    assert time.process_time() - start < 5

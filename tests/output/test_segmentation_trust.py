@@ -1,0 +1,172 @@
+"""What a segmentation survives: errors nobody foresaw in one input, results that were damaged, a corrected command."""
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from test_segmentation import segment, tree
+
+from berdiff.cli.main import main
+from berdiff.inference.centers import Centers
+from berdiff.inference.inputs import find_inputs
+from berdiff.inference.model import Model
+from berdiff.inference.settings import SegmentSettings
+from berdiff.methods.folder import save
+from berdiff.output import exports
+from berdiff.output.kinds import OutputSettings
+from berdiff.output.segmentation import SegmentationJob
+from fakes import Blur, bright_model, make_spec
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("BERDIFF_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(0)
+    (tmp_path / "in").mkdir()
+    for i in range(4):
+        Image.fromarray(rng.integers(0, 256, (16, 16), dtype=np.uint8)).save(tmp_path / "in" / f"p{i}.png")
+    return tmp_path / "in"
+
+
+def fails_at(name: str, error: Exception, real):
+    def call(*args, **kwargs):
+        if any(name in str(getattr(arg, "name", arg)) for arg in args):
+            raise error
+        return real(*args, **kwargs)
+
+    return call
+
+
+@pytest.mark.parametrize(
+    "error", [IndexError("odd"), MemoryError("Unable to allocate 9 GiB"), RuntimeError("odd shape")]
+)
+@pytest.mark.parametrize("where", ["open", "write"])
+def test_an_error_nobody_foresaw_in_one_input_is_reported_and_the_others_go_on(
+    pictures, tmp_path, monkeypatch, cache, error, where
+):
+    said: list[str] = []
+    if where == "open":
+        monkeypatch.setattr(Model, "open", fails_at("p1", error, Model.open))
+    else:
+        monkeypatch.setattr(exports, "write", fails_at("p1", error, exports.write))
+    outcome = segment(pictures, tmp_path / "out", callbacks=(lambda done, total: None, said.append))
+    assert outcome.done == ["p0", "p2", "p3"]
+    assert list(outcome.failed) == ["p1"]
+    assert said == [outcome.failed["p1"]]
+    assert "p1.png: " in said[0]
+    if isinstance(error, MemoryError):
+        assert "memory: expected enough" in said[0]
+    else:
+        (log,) = (cache / "logs").iterdir()
+        assert str(log) in said[0]
+        assert "Traceback" in log.read_text()
+    monkeypatch.undo()
+    assert segment(pictures, tmp_path / "out").done == ["p1"], "the same command does what is left"
+
+
+def test_the_command_says_so_and_leaves_with_2(pictures, tmp_path, monkeypatch, capsys):
+    save(Blur().build(make_spec()), tmp_path / "blur")
+    monkeypatch.setattr(Model, "open", fails_at("p1", IndexError("odd"), Model.open))
+    assert main(["segment", str(tmp_path / "blur"), str(pictures), "--out", str(tmp_path / "out")]) == 2
+    shown = capsys.readouterr().err
+    assert "p1.png: expected to finish, found an error that should not happen (IndexError: odd)" in shown
+    assert "1 of 4 inputs failed, as reported above" in shown
+    assert "Traceback" not in shown
+
+
+def test_a_full_disk_ends_it_for_all(pictures, tmp_path, monkeypatch):
+    from berdiff.errors import InputError
+
+    monkeypatch.setattr(exports, "write", fails_at("p1", OSError(28, "No space left on device"), exports.write))
+    with pytest.raises(InputError, match="expected a folder that can be written, found No space left"):
+        segment(pictures, tmp_path / "out", batch_size=1)
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["settings.json", "p0"]
+
+
+def damage(folder: Path, how: str) -> None:
+    file = folder / "saliency.png"
+    if how == "gone":
+        file.unlink()
+    elif how == "short":
+        file.write_bytes(file.read_bytes()[:-1])
+    elif how == "empty":  # as a power cut leaves files that were never written to the disk
+        file.write_bytes(b"")
+    else:
+        done = folder / "done.json"
+        done.write_text(done.read_text()[:50])
+
+
+@pytest.mark.parametrize("how", ["gone", "short", "empty", "done"])
+def test_a_damaged_result_is_noticed_and_made_again(pictures, tmp_path, how):
+    segment(pictures, tmp_path / "out")
+    before = tree(tmp_path / "out")
+    sizes = json.loads(before["p2/done.json"])["files"]
+    assert sizes == {name: len(before[f"p2/{name}"]) for name in sizes}
+    damage(tmp_path / "out" / "p2", how)
+    again = segment(pictures, tmp_path / "out")
+    assert (again.done, again.skipped) == (["p2"], ["p0", "p1", "p3"])
+    assert tree(tmp_path / "out") == before
+
+
+def test_a_damaged_finding_is_made_again_and_the_files_of_its_case_are(pictures, tmp_path):
+    (tmp_path / "centers.csv").write_text("case,z,y,x,finding\np0,,9,9,one\np0,,3,4,two\np1,,5,5,\n")
+
+    def run() -> tuple[list[str], list[str]]:
+        findings = Centers(tmp_path / "centers.csv", mm=False)
+        output = OutputSettings(tmp_path / "out", ("saliency", "json"))
+        job = SegmentationJob(bright_model(), SegmentSettings(samples=2), output, findings=findings)
+        outcome = job.segment(find_inputs([pictures / "p0.png", pictures / "p1.png"]))
+        return outcome.done, outcome.skipped
+
+    assert run()[0] == ["p0/one", "p0/two", "p1/finding-1"]
+    before = tree(tmp_path / "out")
+    damage(tmp_path / "out" / "p0" / "two", "short")
+    assert run() == (["p0/two"], ["p0/one", "p1/finding-1"])
+    assert tree(tmp_path / "out") == before
+    (tmp_path / "out" / "p0" / "findings.csv").write_text("")
+    assert run() == ([], ["p0/one", "p0/two", "p1/finding-1"])
+    assert tree(tmp_path / "out") == before
+
+
+def test_what_is_not_ours_is_not_removed(pictures, tmp_path):
+    segment(pictures, tmp_path / "out")
+    (tmp_path / "out" / "p4").mkdir()
+    (tmp_path / "out" / "p4" / "thesis.txt").write_text("years of work")
+    Image.new("L", (16, 16)).save(pictures / "p4.png")
+    outcome = segment(pictures, tmp_path / "out")
+    assert "p4: expected the results of" in outcome.failed["p4"]
+    assert (tmp_path / "out" / "p4" / "thesis.txt").exists()
+
+
+def test_an_input_that_went_away_fails_alone(pictures, tmp_path, monkeypatch):
+    found = find_inputs([pictures])
+    os.remove(pictures / "p1.png")
+    settings, output = SegmentSettings(samples=2, batch_size=4), OutputSettings(tmp_path / "out", ("mask",))
+    outcome = SegmentationJob(bright_model(), settings, output).segment(found)
+    assert outcome.done == ["p0", "p2", "p3"]
+    assert "p1.png: expected the file that was found before, found it gone" in outcome.failed["p1"]
+
+
+def test_a_command_that_was_corrected_as_our_message_advises_goes_on(pictures, tmp_path, capsys):
+    """--pad, after other inputs were segmented without it, and where nothing was."""
+    save(Blur().build(make_spec()), tmp_path / "blur")
+    Image.new("L", (8, 8)).save(pictures / "small.png")
+    for inputs, others in ((pictures, 4), (pictures / "small.png", 0)):
+        out = tmp_path / f"out-{others}"
+        command = ["segment", str(tmp_path / "blur"), str(inputs), "--out", str(out), "--samples", "2"]
+        assert main(command) == 2
+        assert "--pad" in capsys.readouterr().err
+        assert main([*command, "--seed", "1", "--pad"]) == (2 if others else 0), "another seed is another segmentation"
+        capsys.readouterr()
+        if others:
+            assert main([*command, "--pad"]) == 0
+            shown = capsys.readouterr().out
+            assert f"1 segmented, {others} found done, 0 failed" in shown
