@@ -29,7 +29,7 @@ SMALL = {
     "train": "--max-steps 1 --validation.every 0 --loop.batch-size 2 --engine.devices 1 --engine.accelerator cpu",
     "evaluate": "--limit 2 --samples 2 --device cpu",
     "search": "--limit 2 --samples 2 --counts 5 --device cpu",
-    "segment": "--samples 2 --device cpu",
+    "segment": "--samples 2 --steps 1 --views 1 --device cpu",
     "demo": "--cases 1 --samples 2 --device cpu",
     "table": "--steps 2 --slices 2 --device cpu",
 }
@@ -137,7 +137,7 @@ def stand_ins(tmp_path_factory: pytest.TempPathFactory) -> Path:
         save(place / name, large if name == "scan.png" else large[:64, :64])
     for z in range(9):
         for folder in ("ct-series", "incoming/DOE^JOHN/ct"):
-            stored = np.pad(large.astype(np.int16), 20)
+            stored = np.pad(large.astype(np.int16), 20) if folder == "ct-series" else large[:64, :64].astype(np.int16)
             write_slice(place / f"{folder}/{z}.dcm", stored, 2.5 * z, FrameOfReferenceUID="1.2.5")
     volume = rng.integers(-1000, 400, (96, 96, 6)).astype(np.int16)
     marked = np.zeros((96, 96, 6), np.uint8)
