@@ -16,7 +16,9 @@ from berdiff.inference.model import Model
 from berdiff.inference.settings import SegmentSettings
 from berdiff.methods.folder import save
 from berdiff.output import exports
+from berdiff.output.cohort import write_cohort
 from berdiff.output.kinds import OutputSettings
+from berdiff.output.rows import all_rows
 from berdiff.output.segmentation import SegmentationJob
 from fakes import Blur, bright_model, make_spec
 
@@ -170,3 +172,14 @@ def test_a_command_that_was_corrected_as_our_message_advises_goes_on(pictures, t
             assert main([*command, "--pad"]) == 0
             shown = capsys.readouterr().out
             assert f"1 segmented, {others} found done, 0 failed" in shown
+
+
+@pytest.mark.parametrize("odd", ["$x_1^$ [red]", 3, None])
+def test_a_result_whose_facts_are_odd_is_not_in_the_table(pictures, tmp_path, odd):
+    segment(pictures, tmp_path / "out")
+    file = tmp_path / "out" / "p0" / "done.json"
+    content = json.loads(file.read_text())
+    content["measurements"]["nodule"]["area"]["unit"] = odd
+    file.write_text(json.dumps(content))
+    write_cohort(tmp_path / "out")
+    assert sorted({row.case for row in all_rows(tmp_path / "out")}) == ["p1", "p2", "p3"]
