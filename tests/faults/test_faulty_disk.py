@@ -25,7 +25,7 @@ def whole(world: World):
     def make(command: str) -> tuple[dict, int]:
         if command not in made:
             out, disk, count = world.base / f"whole-{command}", FaultyDisk(), world.base / f"count-{command}"
-            process = start(world, command, out, world.base / "log", lambda: _count_into(disk.install(), count))
+            process = start(world, command, out, world.base / "log", lambda: _count_into(disk, count))
             process.join(300)
             assert process.exitcode == 0, (world.base / "log").read_text()
             made[command] = content(out), int(count.read_text())
@@ -43,6 +43,7 @@ def _count_into(disk: FaultyDisk, file: Path) -> None:
         os.pwrite(descriptor, b"%d" % disk.calls, 0)
 
     disk.count = count  # type: ignore[method-assign]
+    disk.install()  # after the file of the count was opened, which is no call of the command
 
 
 def check(world: World, command: str, fault: str, at: int, whole: dict, base: Path) -> None:

@@ -170,3 +170,15 @@ def test_a_command_that_was_corrected_as_our_message_advises_goes_on(pictures, t
             assert main([*command, "--pad"]) == 0
             shown = capsys.readouterr().out
             assert f"1 segmented, {others} found done, 0 failed" in shown
+
+
+@pytest.mark.parametrize("odd", ["$x_1^$ [red]", 3, None])
+def test_a_result_whose_facts_are_odd_is_not_in_the_table(pictures, tmp_path, odd):
+    segment(pictures, tmp_path / "out")
+    file = tmp_path / "out" / "p0" / "done.json"
+    content = json.loads(file.read_text())
+    content["measurements"]["nodule"]["area"]["unit"] = odd
+    file.write_text(json.dumps(content))
+    segment([pictures / f"p{i}.png" for i in (1, 2, 3)], tmp_path / "out")  # the table is of all that is there
+    lines = (tmp_path / "out" / "cohort.csv").read_text().splitlines()[1:]
+    assert sorted(line.split(",")[1] for line in lines) == ["p1", "p2", "p3"]

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
-from typing import Annotated, Any, NotRequired
+from typing import Annotated, Any, Literal, NotRequired
 
 from annotated_types import Ge, Le
 from typing_extensions import TypedDict
@@ -17,7 +17,7 @@ NotNegative = Annotated[float, Ge(0)]
 
 
 class Quantiles(TypedDict):
-    unit: str
+    unit: Literal["mm", "mm^2", "mm^3", "px", "px^2", "voxel"]
     q05: NotNegative
     q50: NotNegative
     q95: NotNegative
