@@ -15,6 +15,7 @@ from berdiff.errors import InputError
 from berdiff.inference.inputs import Input, find_inputs
 from berdiff.inference.opening import OpenedImage
 from berdiff.inference.result import Result
+from berdiff.remote import typed_only
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,17 +46,18 @@ def saved_results(folder: Path) -> list[SavedResult]:
         content = schema.read_json(done, "a list of files")
         facts_file = done.with_name("result.json")
         facts = schema.read_json(facts_file, "a result") if facts_file.is_file() else {}
-        found.append(SavedResult(done.parent, _source(content, facts), facts))
+        found.append(SavedResult(done.parent, _source(content, facts, done), facts))
     return found
 
 
-def _source(done: Any, facts: dict[str, Any]) -> Input:
+def _source(done: Any, facts: dict[str, Any], done_file: Path) -> Input:
     name = str(done.get("name", "")) if isinstance(done, dict) else ""
     try:
         expect(name and facts.get("targets"), name or "result", "a result.json (--write json)")
         sources = done["sources"]
         if "case" in sources[0]:
-            by_name = [one for one in find_inputs([sources[0]["path"]], split="all") if one.name == name]
+            store = typed_only(str(sources[0]["path"]), done_file, "PATH")  # a folder of results may be anybody's
+            by_name = [one for one in find_inputs([str(store)], split="all") if one.name == name]
             expect(len(by_name) == 1, name, "its case in the store")
             return by_name[0]
         paths = tuple(Path(one["path"]) for one in sources)
