@@ -52,3 +52,14 @@ def test_a_command_prints_nothing_while_it_is_quick_and_the_time_left_when_it_is
 def test_duration() -> None:
     written = [duration(s) for s in (-1, 0, 59.6, 61, 3600, 90061)]
     assert written == ["0:00", "0:00", "1:00", "1:01", "1:00:00", "25:01:01"]
+
+
+def test_names_are_no_markup(capsys):
+    """Brackets, colons and links of a name are shown as they are."""
+    from berdiff.display import plain_console
+    from berdiff.evaluation.layout import show
+
+    name = "[red]x[/red] :smile: [link=http://x]y[/link]"
+    plain_console().print(name)
+    show([(["case", "ged"], [[name, "1"]])], [name])
+    assert capsys.readouterr().out.count(name) == 3

@@ -144,7 +144,7 @@ BAD = (
     (no_second_channel, r"la_001_0000\.nii\.gz: expected the channels 0000, 0001 for the case 'la_001', found 0000"),
     (other_channel, r"imagesTr: expected CASE_0000, CASE_0001, \.\.\., found CASE_0000, CASE_0007"),
     (other_values, r"labelsTr/la_000\.nii\.gz: expected the values 0 and 1, 2, 3, found 0, 1, 2, 3, 9"),
-    (no_json, r"dataset\.json: expected nnU-Net's dataset\.json, found no readable file"),
+    (no_json, r"dataset\.json: expected nnU-Net's dataset\.json, found no such file"),
     (broken_json, r"dataset\.json: expected nnU-Net's dataset\.json in JSON, found something else"),
 )
 

@@ -68,7 +68,12 @@ def test_segment_goes_on_without_them(odd, tmp_path, capsys, monkeypatch):
 
 
 def test_given_by_name(odd, tmp_path):
-    for name, words in (("fifo.png", "a FIFO"), ("nowhere.png", "a link to nothing"), ("n" * 300, "nothing there")):
+    for name, words in (
+        (os.fsdecode(b"\xff\xfe.png"), "in UTF-8"),
+        ("fifo.png", "a FIFO"),
+        ("nowhere.png", "a link to nothing"),
+        ("n" * 300, "nothing there"),
+    ):
         (item,) = find_inputs([odd / name])
         assert words in item.error
     (item,) = find_inputs(["/dev/zero"])

@@ -159,3 +159,20 @@ def test_a_half_store(store):
     (store / manifests.NAME).unlink()
     with pytest.raises(InputError, match=r"expected a prepared store, found no readable manifest\.json"):
         verify(store)
+
+
+def test_links_and_spacings(store, tmp_path):
+    """Bytes of elsewhere are not the store's own, and a spacing is a length."""
+    shard = store / "images" / "c" / "0" / "0" / "0" / "0"
+    shutil.move(shard, tmp_path / "elsewhere")
+    shard.symlink_to(tmp_path / "elsewhere")
+    assert any("expected a path inside" in fault for fault in faults(store))
+    shard.unlink()
+    shutil.move(tmp_path / "elsewhere", shard)
+    assert faults(store) == []
+    for wrong in ("-1.0", "inf", "0.0"):
+        table = (store / tables.NAME).read_text()
+        first = table.splitlines()[1].split(",")
+        (store / tables.NAME).write_text(table.replace(",".join(first[:4]), ",".join([*first[:3], wrong]), 1))
+        assert any("expected spacings in mm" in fault for fault in faults(store))
+        (store / tables.NAME).write_text(table)

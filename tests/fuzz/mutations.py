@@ -59,7 +59,7 @@ def damage(rng: Rng, root: Path) -> str:
     done = []
     for _ in range(1 + int(rng.random() < 0.3)):
         way: Callable[[Rng, Path], None] = ways[rng.integers(len(ways))]
-        if path.is_file() and path.stat().st_size < 10**6:
+        if path.is_file() and path.stat().st_size < 50_000:  # no bomb of before
             with contextlib.suppress(Exception):  # what was damaged before may not be read by who damages it again
                 way(rng, path)
             done.append(way.__name__.strip("_"))

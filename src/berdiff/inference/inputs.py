@@ -110,7 +110,7 @@ def find_inputs(
     inputs += _grouped(ordered, channels, note)
     if not inputs:
         raise InputError(f"{given[0]}: expected images, found none among {len(files)} files")
-    inputs = [_with_short_name(item) for item in inputs]
+    inputs = [_with_usable_name(item) for item in inputs]
     _check_names(inputs)
     return inputs[:limit]
 
@@ -262,13 +262,16 @@ def _safe(name: str) -> str:
     return "/".join(part for part in parts if part)
 
 
-def _with_short_name(item: Input) -> Input:
+def _with_usable_name(item: Input) -> Input:
     """The same, with an error where no folder can be called so."""
-    long = max((len(part.encode(errors="surrogateescape")) for part in item.name.split("/")), default=0)
-    if item.error or long <= LONGEST_NAME:
-        return item
-    error = f"{item.what}: expected a name of at most {LONGEST_NAME} bytes, found {long}"
-    return replace(item, name=item.name[:LONGEST_NAME], error=error)
+    name = item.name.encode(errors="surrogateescape").decode(errors="backslashreplace")
+    long = max((len(part.encode()) for part in name.split("/")), default=0)
+    error = item.error
+    if not error and name != item.name:
+        error = f"{item.what}: expected a name in UTF-8, found other bytes in it"
+    if not error and long > LONGEST_NAME:
+        error = f"{item.what}: expected a name of at most {LONGEST_NAME} bytes, found {long}"
+    return replace(item, name=name[:LONGEST_NAME], error=error) if error else item
 
 
 def _check_names(inputs: list[Input]) -> None:

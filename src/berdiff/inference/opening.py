@@ -33,9 +33,9 @@ class OpenedImage:
 
     @property
     def aspect(self) -> float:
-        """The height of a pixel over its width; 1 where the spacing is unknown."""
+        """The height of a pixel over its width, for pictures; 1 where the spacing is unknown."""
         row, column = self.spacing[-2:]
-        return float(row / column) if np.isfinite([row, column]).all() else 1.0
+        return float(np.clip(row / column, 1 / 16, 16)) if np.isfinite([row, column]).all() else 1.0
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,7 +26,7 @@ def outlined(tile: Tile, aspect: float, side: int, line: int) -> Image.Image:
     height, width = tile.plane.shape
     across = max(1, -(-side // max(height, width)))  # whole pixels per pixel, so that nothing is blurred
     down = across * aspect
-    size = (width * across, round(height * down))
+    size = (width * across, max(1, round(height * down)))
     picture = Image.fromarray(grey_bytes(tile.plane)).resize(size, Image.Resampling.NEAREST).convert("RGB")
     pen = ImageDraw.Draw(picture)
     for segments, colour, wide in tile.lines():

@@ -22,7 +22,7 @@ import numpy as np
 from berdiff import schema
 from berdiff.data import volumes
 from berdiff.data.describe import by, expect, some_values
-from berdiff.data.paths import SPLIT_FOLDERS, add_once, expect_folder, files_under, inside
+from berdiff.data.paths import SPLIT_FOLDERS, add_once, exists, expect_file, expect_folder, files_under, inside
 from berdiff.data.reading import stem
 
 SEQUENCES = ("t1", "t1ce", "t2", "flair")
@@ -196,7 +196,8 @@ def _labelled(root: Path, found: Found, sequences: tuple[str, ...]) -> tuple[dic
 
 def _decathlon(root: Path) -> list[FoundCase]:
     described = inside(root, root / "dataset.json")
-    if described.is_file():  # then it must state the channel order that this reader relies on
+    if exists(described):  # then it must state the channel order that this reader relies on
+        expect_file(described, "the Decathlon's dataset.json")
         found = schema.read(described, Decathlon, "the Decathlon's dataset.json").modality
         same = {key: value.lower() for key, value in found.items()} == DECATHLON_MODALITIES
         expect(same, described, f"the modalities {DECATHLON_MODALITIES}", found)

@@ -22,7 +22,7 @@ from berdiff.data.describe import expect
 from berdiff.data.fitting import Fit
 from berdiff.data.input_spec import Kind, Side
 from berdiff.data.kinds import TargetValues, implied_kind
-from berdiff.data.paths import exists, expect_folder, files_under, inside
+from berdiff.data.paths import exists, expect_file, expect_folder, files_under, inside
 from berdiff.data.reading import SUFFIXES
 from berdiff.data.sources import folder
 from berdiff.schema import Settings
@@ -77,6 +77,7 @@ def read(path: str | Path, options: Options) -> Reading:
     root = Path(path)
     expect_folder(root, "a folder with dataset.json, imagesTr and labelsTr")
     described = inside(root, root / "dataset.json")
+    expect_file(described, "nnU-Net's dataset.json")
     about = schema.read(described, Described, "nnU-Net's dataset.json")
     expect(about.dataset is None, f"{described}: dataset", "files in imagesTr and labelsTr", "a list of other places")
     known = about.file_ending.lower() in SUFFIXES
