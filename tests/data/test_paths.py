@@ -11,6 +11,7 @@ from PIL import Image
 
 from berdiff.cli.main import main
 from berdiff.data.paths import expect_file, expect_folder, fault_of, files_under, list_files
+from berdiff.data.prepare import prepare
 from berdiff.inference.inputs import find_inputs
 from fakes import bright_model, make_spec
 
@@ -126,3 +127,10 @@ def test_objects_about_images_are_left_out_with_a_note(tmp_path):
     assert [path.name for path in item.paths] == ["0.dcm", "1.dcm"]
     (note,) = notes
     assert "1 DICOM PM and 1 DICOM SEG and 1 DICOM SR left out" in note
+
+
+def test_a_source_of_another_name_than_utf_8(tmp_path):
+    source = tmp_path / os.fsdecode(b"\xff\xfe")
+    source.mkdir()
+    refused(lambda: prepare("folder", source, tmp_path / "s"), "expected a name in UTF-8")
+    assert not (tmp_path / "s").exists()

@@ -63,7 +63,8 @@ def _each(root: Path) -> list[str]:
 
 
 def _one(root: Path) -> Path:
-    return next(iter(sorted(root.iterdir())), root / "nothing")
+    """The file that was damaged: copies keep the time of their seeds."""
+    return max(root.iterdir(), key=lambda path: path.lstat().st_mtime_ns)
 
 
 def _centers(root: Path, out: Path) -> None:

@@ -53,6 +53,8 @@ def prepare(
     """
     module = find_source(source)
     options = check(options or module.Options(), module.Options, lambda option: f"--{option.replace('_', '-')}")
+    with refusing((UnicodeEncodeError,), path, "a name in UTF-8", "other bytes in it"):
+        f"{path}{out}".encode()  # the manifest keeps the name
     split_patients([], seed, val, test)  # refuse bad fractions before the work, not after it
     out = place(out)
     if isinstance(out, str):
