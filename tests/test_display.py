@@ -57,7 +57,7 @@ def test_duration() -> None:
 def test_names_are_no_markup(capsys):
     """Brackets, colons and links of a name are shown as they are."""
     from berdiff.display import plain_console
-    from berdiff.evaluation.layout import show
+    from berdiff.text_tables import show
 
     name = "[red]x[/red] :smile: [link=http://x]y[/link]"
     plain_console().print(name)

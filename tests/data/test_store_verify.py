@@ -174,5 +174,5 @@ def test_links_and_spacings(store, tmp_path):
         table = (store / tables.NAME).read_text()
         first = table.splitlines()[1].split(",")
         (store / tables.NAME).write_text(table.replace(",".join(first[:4]), ",".join([*first[:3], wrong]), 1))
-        assert any("expected spacings in mm" in fault for fault in faults(store))
+        assert any("a spacing out of range" in fault for fault in faults(store))
         (store / tables.NAME).write_text(table)

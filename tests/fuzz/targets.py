@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from berdiff import boundary
 from berdiff.cli import data, segment
 from berdiff.errors import InputError
 from berdiff.inference import model as models
@@ -96,6 +97,13 @@ def attempt(run: Ran, root: Path, out: Path) -> tuple[bool, list[Fault]]:
     faults: list[Fault] = []
     refused, printed = False, io.StringIO()
     models.load, before = lambda *_, **__: _model(), models.load
+
+    def unforeseen(error: BaseException, what: str) -> str:
+        """What the boundary tells in a sentence after all is a fault here."""
+        faults.append(Fault("traceback", _told(error)))
+        return "expected to finish, found an error that should not happen"
+
+    boundary.unforeseen, told = unforeseen, boundary.unforeseen
     try:
         with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed), _no_network(faults):
             run(root, out)
@@ -108,7 +116,7 @@ def attempt(run: Ran, root: Path, out: Path) -> tuple[bool, list[Fault]]:
     except BaseException as error:
         faults.append(Fault("traceback", _told(error)))
     finally:
-        models.load = before
+        models.load, boundary.unforeseen = before, told
     return refused, faults + [Fault("half-written", text) for text in _half_written(out, refused)]
 
 

@@ -65,7 +65,7 @@ def parse_table(text: str, what: str) -> CaseTable:
         columns = dict(zip(names, zip(*lines, strict=True) if lines else [()] * len(names), strict=True))
         spacing = np.array([columns.pop("row_mm"), columns.pop("column_mm")], dtype=np.float64).T.reshape(-1, 2)
         raters = np.array([int(number) for number in columns.pop("raters")], dtype=int)
-        odd = np.isinf(spacing) | (spacing <= 0)
+        odd = (spacing <= 0) | (spacing >= MAX_MM)
         if odd.any() or (len(raters) and not 0 <= raters.min() <= raters.max() < 2**20):
             raise ValueError(f"{'a spacing' if odd.any() else 'a number of raters'} out of range")
     except (ValueError, OverflowError, csv.Error) as error:

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from berdiff.data import manifest as manifests
-from berdiff.data import table as tables
 from berdiff.data.case import SPLITS, Progress
 from berdiff.data.kinds import RULES, breach
 from berdiff.data.paths import expect_file, inside
@@ -83,9 +82,6 @@ def _table_faults(store: Store) -> Iterator[str]:
         yield f"{what}: expected every patient in one split, found {shared}"
     if (found := cases.counts()) != counts:
         yield f"{what}: expected the counts {counts}, found {found}"
-    wrong = ~(np.isnan(cases.spacing) | ((cases.spacing > 0) & (cases.spacing < tables.MAX_MM)))
-    for row, column in cases.spacing[wrong.any(1)][:1]:
-        yield f"{what}: expected spacings in mm, or nan where unknown, found {row:g} {column:g}"
     if ((cases.raters < 1) | (cases.raters > store.raters)).any():
         found = f"{cases.raters.min()} to {cases.raters.max()}"
         yield f"{what}: expected 1 to {store.raters} raters per case, found {found}"
