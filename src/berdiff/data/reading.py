@@ -151,12 +151,15 @@ def read_image_file(path: Path, channels: int | None = None) -> ImageFile:
     return ImageFile(values, UNKNOWN, Geometry("png", (path,), values.shape[2:]), True, colour=len(values) > 1)
 
 
+_ARRAY = Geometry("array")
+
+
 def image_array(
     array: np.ndarray,
     channels: int | None,
     what: str,
     spacing: Sequence[float] | None = None,
-    geometry: Geometry = Geometry("array"),  # noqa: B008 (frozen)
+    geometry: Geometry = _ARRAY,
 ) -> ImageFile:
     """An array `(H, W)`, `(Z, H, W)`, or with its channels first or last, as a model with `channels` takes it."""
     values, planar = arranged(array, channels, what)
