@@ -20,6 +20,7 @@ from pathlib import Path
 import nibabel
 import numpy as np
 import pytest
+from made_results import result_2d
 from PIL import Image
 
 from berdiff.claims import Claims
@@ -34,6 +35,7 @@ from berdiff.output import cohort, exports
 from berdiff.output.case_files import combined_majority, combined_saliency
 from berdiff.output.kinds import OutputSettings
 from berdiff.output.outcome import Outcome
+from berdiff.output.records import thumbnail
 from berdiff.output.result_files import LocalFiles, RemoteFiles
 from berdiff.output.segmentation import SegmentationJob
 from berdiff.remote import filesystem
@@ -447,3 +449,13 @@ def test_every_line_of_the_page_has_a_cell_per_column(tmp_path):
     assert len(lines) == 4
     assert {line.count("<td") for line in lines} == {head.count("<th")} == {11}
     assert page.read_text().count("<img alt") == 2  # each result once
+
+
+def test_a_thumbnail_of_a_long_picture_of_specks_takes_a_moment():
+    """Found by the fuzzer: every side of every pixel was drawn, and then the picture was made small."""
+    pool = np.random.default_rng(0).integers(0, 2, (2, 1, 24, 65_304), dtype=np.uint8)
+    result = result_2d(2, (24, 65_304), pool=pool)
+    begun = time.process_time()
+    picture = Image.open(io.BytesIO(thumbnail(result)))
+    assert max(picture.size) <= 160
+    assert time.process_time() - begun < 5
