@@ -126,7 +126,7 @@ def _checkpoint(base: Path) -> None:
     try:
         newest, _ = checkpoint.read_newest(file.parents[1])
         assert newest is not None
-        schema.parse(checkpoint.SavedState, newest.state, str)
+        schema.parse(checkpoint.Counters, newest.state, str)
     finally:
         pass
 

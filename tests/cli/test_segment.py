@@ -2,13 +2,11 @@
 
 import json
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import nibabel
 import numpy as np
 import pytest
-import torch
 from layouts import as_source, make_cases
 from PIL import Image
 
@@ -16,27 +14,11 @@ import berdiff
 from berdiff.cli.main import main
 from berdiff.data import prepare as preparing
 from berdiff.methods import folder
-from berdiff.methods.berdiff import BerDiff
-from fakes import make_spec
+
+from .small_model import save_model
 
 SEQUENCES = ("t1", "t1ce", "t2", "flair")
 FAST = ["--samples", "2", "--steps", "2"]
-
-
-def save_model(path: Path, channels: tuple[str, ...], size: int, **intensity) -> Path:
-    torch.manual_seed(0)
-    spec = replace(make_spec((size, size), channels, ("finding",), **intensity), notes=("random weights",))
-    segmenter = BerDiff(preset="tiny", T=20, prediction="mask").build(spec)
-    for parameter in segmenter.parameters():
-        torch.nn.init.normal_(parameter, std=0.1)
-    folder.save(segmenter, path)
-    return path
-
-
-@pytest.fixture(scope="module")
-def grey(tmp_path_factory) -> Path:
-    path = tmp_path_factory.mktemp("models") / "grey"
-    return save_model(path, ("ct",), 32, rule="window", window=(-1000.0, 400.0))
 
 
 @pytest.fixture

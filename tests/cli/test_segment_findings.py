@@ -12,15 +12,9 @@ from PIL import Image
 import berdiff
 from berdiff.cli.main import main
 
-from .test_segment import FAST, errors, save_model
+from .test_segment import FAST, errors
 
 AFFINE = np.diag([-0.8, -0.8, 2.5, 1])
-
-
-@pytest.fixture(scope="module")
-def grey(tmp_path_factory) -> Path:
-    path = tmp_path_factory.mktemp("models") / "grey"
-    return save_model(path, ("ct",), 32, rule="window", window=(-1000.0, 400.0))
 
 
 @pytest.fixture

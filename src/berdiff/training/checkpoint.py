@@ -36,9 +36,9 @@ class StateFile(schema.Settings):
     checksum: str  # of the two above
 
 
-@dataclass(frozen=True)
-class SavedState(schema.Content):
-    """The `state` of a state.json: all that changes in a run besides tensors."""
+@dataclass
+class Counters(schema.Content):
+    """All that changes in a run besides tensors, and the `state` of a state.json."""
 
     step: Natural = 0  # batches seen
     skipped: Natural = 0  # of these, steps whose loss or gradient was not finite

@@ -1,7 +1,7 @@
 """The loop: batches in, steps down the loss, averages, checkpoints, validation. The engine is Lightning Fabric."""
 
 import time
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict
 from pathlib import Path
 
 import torch
@@ -15,6 +15,7 @@ from berdiff.errors import InputError
 from berdiff.methods import folder as model_folder
 from berdiff.methods.base import Segmenter, Terms
 from berdiff.training import checkpoint, state
+from berdiff.training.checkpoint import Counters
 from berdiff.training.config import AnyConfig
 from berdiff.training.ema import Ema, ema_decay
 from berdiff.training.engine import clip, set_rates, set_up, sum_over_processes
@@ -23,19 +24,6 @@ from berdiff.training.machine import used_memory
 from berdiff.training.run_folder import StatsRow
 from berdiff.training.stop import RunStopped, Signals, disk_errors_as_sentence, memory_errors_as_sentence, only_writer
 from berdiff.training.validate import ValidationCases, validate
-
-
-@dataclass
-class Counters:
-    """All that changes in a run besides tensors, as in state.json."""
-
-    step: int = 0  # batches seen
-    skipped: int = 0  # of these, steps whose loss or gradient was not finite
-    bad_in_a_row: int = 0
-    minutes: float = 0.0  # of the sessions before this one
-    cpu_minutes: float = 0.0  # the same, of the CPUs of all processes
-    best_ged: float | None = None
-    best_step: int = 0
 
 
 class Trainer:
@@ -240,10 +228,9 @@ class Trainer:
         self.fabric.barrier()  # all have read before the first one cleans
         if newest is not None:
             where = f"{self.run / 'checkpoints'}: state"
-            found = schema.parse(checkpoint.SavedState, newest.state, lambda place: f"{where}.{place}".rstrip("."))
-            self.counters = Counters(**{one.name: getattr(found, one.name) for one in fields(Counters)})
+            self.counters = schema.parse(Counters, newest.state, lambda place: f"{where}.{place}".rstrip("."))
             try:
-                self.precision.load_state_dict(found.scaler)
+                self.precision.load_state_dict(self.counters.scaler)
                 state.restore(newest.tensors, self.segmenter, self.optimizer.optimizer, self.ema)
             except (KeyError, TypeError, ValueError, RuntimeError) as error:
                 raise InputError(

@@ -131,7 +131,7 @@ def test_bad_requests_are_one_sentence(client):
         ({"item": item, "center": [-1, 5]}, 422, "center.0: expected greater than or equal to 0"),
         ({"item": item, "path": "/etc/passwd"}, 422, "path: expected"),
         ({"item": item, "model": "/etc"}, 404, "model: expected one of blur, lidc"),
-        ({"item": "none"}, 404, "item: expected one of this session, found none of that name"),
+        ({"item": "none"}, 404, "item: expected one that is open here, found none of that name"),
         ("{", 422, "expected"),
     ]:
         kind = {"content": body, "headers": {"Content-Type": "application/json"}} if body == "{" else {"json": body}

@@ -125,7 +125,7 @@ def test_what_makes_no_sense_is_one_sentence(client):
         ({**point, "what": "best"}, {"image": "scan"}, 400, "params.what: expected"),
         ({**point, "what": "sample 99"}, {"image": "scan"}, 400, "what: expected a sample from 1 to 16, found 99"),
         ({**point, "samples": 10**9}, {"image": "scan"}, 400, "params.samples: expected"),
-        (point, {"image": "/etc/passwd"}, 404, "image: expected one of this session"),
+        (point, {"image": "/etc/passwd"}, 404, "image: expected one that is open here"),
         (point, {"image": ""}, 404, "image: expected"),
         (point, {"image": "scan", "output": "dicom_seg"}, 400, "scan: expected a DICOM image for dicom-seg"),
         (point, {"image": "scan", "output": "other"}, 422, "output: expected"),

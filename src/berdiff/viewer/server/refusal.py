@@ -15,7 +15,7 @@ class Refused(Exception):
 
 
 def not_found(what: str) -> Refused:
-    return Refused(404, f"{what}: expected one of this session, found none of that name")
+    return Refused(404, f"{what}: expected one that is open here, found none of that name")
 
 
 def busy(sentence: str, status: int = 503) -> Refused:

@@ -133,4 +133,4 @@ def item_of(session: Session, shared: dict[str, Item], id: str) -> Item:
 
 def check_token(session: Session, token: str) -> None:
     if not compare_digest(session.token.encode(), token.encode()):
-        raise Refused(403, "X-Berdiff-Token: expected the token of this session, found another or none")
+        raise Refused(403, "X-Berdiff-Token: expected the token that the page was given, found another or none")
