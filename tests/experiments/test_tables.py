@@ -244,6 +244,47 @@ def test_what_another_table_has_done_is_taken_from_there(address: str, whole: Pa
     assert [row["paper"] is None for row in result["rows"]] == [False, True, False, False, False]
 
 
+def test_kept_rows_need_neither_weights_nor_the_same_machine(address: str, tmp_path: Path, monkeypatch) -> None:
+    """Two rows made one after the other in different folders: together, elsewhere, without any weights, the table."""
+    table, kept, copy = TABLES["lidc"], tmp_path / "kept", tmp_path / "copy"
+    run_table(job(table, address, tmp_path / "whole", steps=2))
+    run_table(job(select_rows(table, ("unet",)), address, tmp_path / "a", steps=2, kept=kept))
+    run_table(job(select_rows(table, ("berdiff", "gaussian")), address, tmp_path / "b", steps=2, kept=kept))
+    assert sorted(path.name for path in kept.iterdir()) == ["berdiff-seed-0", "gaussian-seed-0", "unet-seed-0"]
+    files = {"metrics.json", "per_case.csv", "trained.json"}
+    assert all({path.name for path in row.iterdir()} == files for row in kept.iterdir())
+    assert not any(address in path.read_text() for path in kept.rglob("*.json"))
+
+    def never(*args, **kwargs):
+        raise AssertionError("made again")
+
+    shutil.copytree(Path(address), tmp_path / "elsewhere")
+    monkeypatch.setattr("berdiff.experiments.tables.run.train", never)
+    asked = job(table, str(tmp_path / "elsewhere"), copy, steps=2, kept=kept)
+    assert [entry["state"] for entry in plan(asked)] == ["kept", "kept", "kept"]
+    run_table(asked)
+    for name in TEXTS:
+        assert (copy / name).read_text() == (tmp_path / "whole" / name).read_text()
+    assert not (copy / "models").exists()
+
+
+def test_kept_rows_of_another_training_data_or_evaluation_are_refused(address: str, tmp_path: Path) -> None:
+    table, kept = select_rows(TABLES["lidc"], ("unet",)), tmp_path / "kept"
+    asked = job(table, address, tmp_path / "a", steps=2, kept=kept)
+    run_table(asked)
+    (tmp_path / "other").mkdir()
+    other = str(make_store(tmp_path / "other", train=7, val=3))
+    for change, words in (
+        (job(table, address, tmp_path / "b", steps=3, kept=kept), "trained as is asked now.*max-steps: there 2, now 3"),
+        (job(table, other, tmp_path / "b", steps=2, kept=kept), "evaluated as is asked now.*data_sha256: there"),
+        (replace(asked, scale=replace(asked.scale, samples=8)), "evaluated as is asked now.*samples: there 16, now 8"),
+    ):
+        with pytest.raises(InputError, match=f"unet-seed-0: expected a row {words}"):
+            run_table(change)
+    with pytest.raises(InputError, match="--kept: expected none with --model"):
+        job("sampling", address, tmp_path / "b", model="lidc", kept=kept).check()
+
+
 def test_some_rows_are_a_table_of_those_rows_and_their_claims() -> None:
     few = select_rows(sampling.TABLE, ("dd*-2", "ddim-1-10"))
     assert [row.name for row in few.rows if "ddim-1" in row.name] == ["ddim-1-2", "ddim-1-10"]

@@ -39,6 +39,9 @@ class MakeTable:
     model: str | None = None  # with sampling: a trained run or model to evaluate instead of training one
     also: tuple[Path, ...] = ()
     """folders of other tables: what was trained or evaluated there in the same way is copied, not repeated"""
+    kept: Path | None = None
+    """folder of finished rows without weights (metrics.json, per_case.csv, trained.json): rows that lie there are taken
+    as they are, rows that are made are added; small enough to commit, or to gather rows from several machines"""
     device: str = "auto"  # device to evaluate on: auto, cpu, cuda, ...; training takes what it finds
     dry_run: bool = False  # check everything and print what would be done; write nothing
     json: bool = False  # print JSON instead of tables
@@ -65,7 +68,7 @@ def command(argv: list[str]) -> None:
     if options.rows:
         table = select_rows(table, options.rows)
     seeds = options.seeds if options.seeds is not None else table.seeds if options.model is None else 1
-    job = TableJob(table, scale, store, options.out, seeds, options.model, device, options.also)
+    job = TableJob(table, scale, store, options.out, seeds, options.model, device, options.also, options.kept)
     job.check()
     note(f"device: {device}")
     if options.dry_run:

@@ -14,7 +14,7 @@ from typing import Any
 from berdiff import schema
 from berdiff.evaluation.evaluation_folder import RESULT, read_result
 from berdiff.files import whole_folder, write_text
-from berdiff.training.config import AnyConfig, Natural, dump, flag, from_plain
+from berdiff.training.config import AnyConfig, Natural, NotNegative, dump, flag, from_plain
 from berdiff.workfolder import SETTINGS
 
 TRAINED = "trained.json"
@@ -28,17 +28,19 @@ class TrainedFile(schema.Content):
 
     step: Natural
     config: dict[str, Any]
+    cpu_minutes: NotNegative | None = None  # what the training took, over all its processes
 
 
-def write_trained(folder: Path, step: int, config: AnyConfig) -> None:
-    write_text(folder / TRAINED, schema.dump({"step": step, "config": json.loads(dump(config))}))
+def write_trained(folder: Path, step: int, config: AnyConfig, cpu_minutes: float | None = None) -> None:
+    content = {"step": step, "cpu_minutes": cpu_minutes, "config": json.loads(dump(config))}
+    write_text(folder / TRAINED, schema.dump(content))
 
 
-def read_trained(folder: Path) -> tuple[int, AnyConfig]:
-    """(steps it was trained for, its configuration)."""
+def read_trained(folder: Path) -> tuple[int, AnyConfig, float | None]:
+    """(steps it was trained for, its configuration, CPU minutes that took)."""
     file = folder / TRAINED
     found = schema.read(file, TrainedFile, "how the model was trained")
-    return found.step, from_plain(found.config, str(file))
+    return found.step, from_plain(found.config, str(file)), found.cpu_minutes
 
 
 def training_differences(folder: Path, config: AnyConfig) -> list[str]:

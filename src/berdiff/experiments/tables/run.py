@@ -21,7 +21,7 @@ from berdiff.data.describe import expect
 from berdiff.evaluation.compare import Evaluation
 from berdiff.evaluation.compare import load as load_evaluation
 from berdiff.evaluation.evaluate import evaluate, identity
-from berdiff.experiments.tables import reuse
+from berdiff.experiments.tables import kept, reuse
 from berdiff.experiments.tables.assemble import FinishedRow, assemble
 from berdiff.experiments.tables.spec import TableRow
 from berdiff.experiments.tables.table_job import TableJob
@@ -57,9 +57,14 @@ def _make(job: TableJob, report: Callable[[str], None], bar: Bar) -> dict[str, A
         parts, steps = [], []
         for seed in range(job.seeds):
             report(f"row {number} of {len(job.table.rows)}, {', '.join(row.label)}, seed {seed}")
+            if (found := kept.find(job, row, seed)) is not None:
+                parts.append(found[0])
+                steps.append(found[1])
+                continue
             path = trained(job, row, seed) if job.model is None else Path(job.model)
             steps.append(reuse.read_trained(path)[0] if job.model is None else None)
             parts.append(_evaluated(job, row, seed, path, bar))
+            kept.add(job, row, seed, path)
         finished.append(FinishedRow(row, parts, steps))
     result = assemble(job, finished)
     write(result, job.out)
@@ -85,7 +90,8 @@ def trained(job: TableJob, row: TableRow, seed: int) -> Path:
         raise RunStopped(reason)  # it was asked to stop, and has saved itself
     with replaced_folder(folder) as part:  # a longer row of the same run will replace the run's own model
         shutil.copytree(run / "model", part, dirs_exist_ok=True)
-        reuse.write_trained(part, read_run(run).of_kind("end")[-1]["step"], config)
+        end = read_run(run).of_kind("end")[-1]
+        reuse.write_trained(part, end["step"], config, end["cpu_minutes"])
     return folder
 
 

@@ -23,7 +23,7 @@ class TableJob:
     """A table at a scale, on a store, in the folder `out`.
 
     With `model`, all rows evaluate it and nothing is trained. What the tables in the folders `also` have done in the
-    same way is copied from there.
+    same way is copied from there; rows that lie in `kept` are not made, and those that are made are added to it.
     """
 
     table: PaperTable
@@ -34,6 +34,7 @@ class TableJob:
     model: str | None = None
     device: str = "auto"
     also: tuple[Path, ...] = ()
+    kept: Path | None = None
 
     def check(self) -> None:
         slices, given = self.scale.max_slices, self.model is not None
@@ -42,6 +43,7 @@ class TableJob:
         expect(self.seeds >= 1, "--seeds", "at least 1", self.seeds)
         expect(not given or self.table.takes_model, "--model", trains, self.model)
         expect(not given or self.seeds == 1, "--seeds", "1 with --model, which is not trained again", self.seeds)
+        expect(not given or self.kept is None, "--kept", "none with --model, which is not trained here", self.kept)
         for table in self.also:
             expect((table / "evaluations").is_dir(), "--also", "the folder of a table with evaluations", table)
 
@@ -53,6 +55,16 @@ class TableJob:
         """By the row's own sampler, or by the model's."""
         return completed(self.scale.evaluation(row.sampler or model.segmenter.sampler), model, self.store)
 
+    def untrained(self, config: AnyConfig) -> Model:
+        """The model of a training before its first step, as its folder would open."""
+        spec = config.data.seen(self.store.input_spec)
+        try:
+            segmenter = config.model.build(spec)
+        except ValueError as error:
+            raise InputError(f"--rows: the method {config.model.method} does not fit the data: {error}") from error
+        crop = None if spec.patches else min(spec.size)
+        return Model(segmenter, config.model.method, segmenter.input_spec, spec.size, crop=crop)
+
 
 def plan(job: TableJob) -> list[dict[str, Any]]:
     """One entry per row and seed, after every check that can be made without training. Nothing is written."""
@@ -62,7 +74,7 @@ def plan(job: TableJob) -> list[dict[str, Any]]:
     for row in job.table.rows:
         config, key = check(job.scale.config(row)), row.run or row.name
         if key not in models:
-            models[key] = _untrained(job.store, config) if job.model is None else load(job.model, job.device)
+            models[key] = job.untrained(config) if job.model is None else load(job.model, job.device)
         model = models[key]
         settings = job.settings(row, model)
         slices = len(choose_cases(job.store, settings.split, settings.limit, settings.seed))
@@ -74,16 +86,14 @@ def plan(job: TableJob) -> list[dict[str, Any]]:
                 entry |= {"run": job.folder("runs", row, seed).name, "method": config.model.method, **training}
             entry["parameters"] = sum(p.numel() for p in model.segmenter.parameters())
             entry |= {"sampler": describe(settings.sampler), "slices": slices, "network_passes": masks}
-            done = (job.folder("evaluations", row, seed) / RESULT).is_file()
-            trained = job.model is not None or job.folder("models", row, seed).is_dir()
-            entries.append(entry | {"state": "done" if done else "trained" if trained else "to do"})
+            entries.append(entry | {"state": _state(job, row, seed)})
     return entries
 
 
-def _untrained(store: Store, config: AnyConfig) -> Model:
-    spec = config.data.seen(store.input_spec)
-    try:
-        segmenter = config.model.build(spec)
-    except ValueError as error:
-        raise InputError(f"--rows: the method {config.model.method} does not fit the data: {error}") from error
-    return Model(segmenter, config.model.method, segmenter.input_spec, spec.size, crop=config.data.crop)
+def _state(job: TableJob, row: TableRow, seed: int) -> str:
+    folder = job.folder("evaluations", row, seed)
+    if job.kept is not None and (job.kept / folder.name).is_dir():
+        return "kept"
+    if (folder / RESULT).is_file():
+        return "done"
+    return "trained" if job.model is not None or job.folder("models", row, seed).is_dir() else "to do"

@@ -1,0 +1,82 @@
+"""The threshold that networks must beat: its mask by hand, and the figures of a real split."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from berdiff.cli.main import main
+from berdiff.errors import InputError
+from berdiff.experiments.one_threshold import Threshold
+from fakes import generator, make_spec, make_store
+
+SPEC = make_spec((12, 12), ("t1", "flair"), ("whole_tumour",))
+
+
+def test_the_largest_part_of_the_channel_above_the_level():
+    image = torch.zeros(2, 2, 12, 12)
+    image[0, 0] = 1.0  # t1 is not looked at
+    image[0, 1, 2:5, 2:5] = 0.7  # nine pixels
+    image[0, 1, 8:10, 8:10] = 0.9  # four
+    samples = Threshold(level=0.6, blur=0.0).build(SPEC).sample(image, 3, generator())
+    expected = torch.zeros(12, 12, dtype=torch.uint8)
+    expected[2:5, 2:5] = 1
+    assert samples.shape == (2, 3, 1, 12, 12)
+    assert all(torch.equal(one, expected) for one in samples[0, :, 0])
+    assert not samples[1].any()
+
+
+def test_the_blur_comes_first():
+    image = torch.zeros(1, 2, 12, 12)
+    image[0, 1, 6, 6] = 1.0
+    assert Threshold(blur=0.0).build(SPEC).sample(image, 1, generator()).sum() == 1
+    assert Threshold(blur=1.0).build(SPEC).sample(image, 1, generator()).sum() == 0
+
+
+def test_what_it_cannot_is_refused():
+    with pytest.raises(InputError, match=r"--channel: expected one of t1, flair, found t2"):
+        Threshold(channel="t2").build(SPEC)
+    with pytest.raises(InputError, match=r"--data: expected a store of one target, found 2 \(wt, tc\)"):
+        Threshold().build(make_spec((12, 12), ("flair",), ("wt", "tc")))
+
+
+def test_the_command_writes_an_evaluation_and_speaks_in_sentences(tmp_path):
+    store = make_store(tmp_path)
+
+    def run(channel: str) -> subprocess.CompletedProcess:
+        command = [sys.executable, "-m", "berdiff.experiments.one_threshold", "--data", str(store), "--split", "val"]
+        command += ["--out", str(tmp_path / channel), "--channel", channel]
+        return subprocess.run(command, capture_output=True, text=True)
+
+    assert run("ct").returncode == 0
+    assert (tmp_path / "ct" / "metrics.json").is_file()
+    refused = run("flair")
+    assert refused.returncode == 2
+    assert refused.stderr.splitlines()[-1].endswith("--channel: expected one of ct, found flair")
+    assert not (tmp_path / "flair").exists()
+
+
+@pytest.mark.slow
+def test_figures_of_the_real_test_split(shared_data, tmp_path):
+    """Against scipy on the file itself, not on a prepared store."""
+    h5py, ndimage = pytest.importorskip("h5py"), pytest.importorskip("scipy.ndimage")
+    file = shared_data / "brats128" / "brats2021_human_128.h5"
+    prepared = ["data", "prepare", "hdf5", str(file), str(tmp_path / "whole.zarr"), "--labels", "whole_tumour=1,2,4"]
+    prepared += ["--channels", "t1", "t1ce", "t2", "flair", "--scale", "brain", "--tails", "0.5"]
+    prepared += ["--scaled", "--transpose", "--quiet"]
+    assert main(prepared) == 0
+    command = [sys.executable, "-m", "berdiff.experiments.one_threshold"]
+    subprocess.run([*command, "--data", str(tmp_path / "whole.zarr"), "--out", str(tmp_path / "eval")], check=True)
+    dices = []
+    with h5py.File(file) as opened:
+        for image, label in zip(opened["test/images"][:, 3], opened["test/labels"][:] > 0, strict=True):
+            parts, count = ndimage.label(ndimage.gaussian_filter(image.astype(float), 1) > 150)
+            sizes = ndimage.sum_labels(np.ones_like(parts), parts, range(1, count + 1))
+            mask = parts == 1 + np.argmax(sizes) if count else parts > 0
+            if label.any():
+                dices.append(2 * (mask & label).sum() / (mask.sum() + label.sum()))
+    found = json.loads((tmp_path / "eval" / "metrics.json").read_text())["metrics"]["dice_slice_marked"]["value"]
+    assert found == pytest.approx(np.mean(dices), abs=1e-3)  # a value of exactly 150 may round either way
