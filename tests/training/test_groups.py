@@ -106,6 +106,33 @@ def test_learning_rate_is_what_torch_schedules() -> None:
     assert learning_rate(OptimConfig(lr=0.3), 1) == learning_rate(OptimConfig(lr=0.3), 10**6) == 0.3
 
 
+def test_without_decay_steps_the_rate_falls_over_the_limits_of_the_run(store: Path, monkeypatch) -> None:
+    config = OptimConfig(lr=0.3, warmup_steps=2, decay="cosine")
+    assert learning_rate(config, 1, used=0.5) == 0.15  # the warm-up goes by steps
+    for used, share in ((0.0, 1.0), (0.5, 0.5), (1.0, 0.0), (1.2, 0.0)):
+        assert learning_rate(config, 3, used) == pytest.approx(0.3 * share)
+    assert learning_rate(OptimConfig(lr=0.3), 3, used=0.9) == 0.3
+    run = replace(without_validation(small_config(store, fakes.StandIn(), max_steps=4)), optim=replace(config, lr=0.1))
+    run = replace(run, loop=replace(run.loop, max_cpu_minutes=10.0))
+
+    def rates(cpu_minutes: float) -> list[float]:
+        """Of four steps, each of which takes so many minutes of CPU time."""
+        trainer = open_trainer(run, Path())
+        batches = trainer.batches.after(0)
+        spent = {"minutes": 0.0, "cpu_minutes": 0.0}
+        monkeypatch.setattr(trainer, "_elapsed", lambda: spent)
+        found = []
+        while trainer._limit() is None:
+            trainer.step(trainer.counters.step + 1, next(batches))
+            trainer.counters.step += 1
+            spent["cpu_minutes"] += cpu_minutes
+            found.append(trainer.optimizer.param_groups[0]["lr"])
+        return found
+
+    assert rates(0.0) == pytest.approx([0.05, 0.1, 0.05, 0.1 * (1 + math.cos(0.75 * math.pi)) / 2])
+    assert rates(4.0) == pytest.approx([0.05, 0.1, 0.1 * (1 + math.cos(0.8 * math.pi)) / 2])  # 12 of 10 minutes
+
+
 def test_poly_is_what_torch_schedules() -> None:
     config = OptimConfig(lr=0.3, warmup_steps=2, decay="poly", decay_steps=12)
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.3)

@@ -64,7 +64,9 @@ class OptimConfig(schema.Settings):
     warmup_steps: Natural = 0  # steps over which the learning rate rises from 0
     decay: Literal["constant", "cosine", "poly"] = "constant"
     """learning rate after the warm-up; poly: the share of the steps that are left, to the power 0.9"""
-    decay_steps: Count | None = None  # with cosine and poly: the step at which the learning rate has fallen to zero
+    decay_steps: Count | None = None
+    """with cosine and poly: the step at which the learning rate has fallen to zero; None: the end of the run, by
+    whichever of --max-steps, --max-minutes and --max-cpu-minutes comes first"""
     clip_norm: Annotated[float, Gt(0)] | None = None  # maximum norm of the gradient
     ema_decay: Share = 0.9999  # of the moving average of the weights, which is the trained model
     ema_warmup: bool = True  # start with a short average: the decay is at most (1 + updates) / (10 + updates)
@@ -76,9 +78,8 @@ class OptimConfig(schema.Settings):
         if self.nesterov and self.kind != "sgd":
             raise InputError(f"nesterov: expected it with --optim.kind sgd alone, found it with {self.kind}")
         steps = self.decay_steps
-        if (self.decay == "constant") != (steps is None):
-            rule = "a number of steps with --optim.decay cosine or poly and None otherwise"
-            raise InputError(f"decay_steps: expected {rule}, found {steps} with {self.decay}")
+        if self.decay == "constant" and steps is not None:
+            raise InputError(f"decay_steps: expected None with --optim.decay constant, found {steps}")
         if steps is not None and steps <= self.warmup_steps:
             raise InputError(f"decay_steps: expected more than the {self.warmup_steps} warm-up steps, found {steps}")
 

@@ -88,23 +88,28 @@ def make_optimizer(segmenter: Segmenter, config: OptimConfig, fused: bool) -> Op
     return SGD(options, config.lr, momentum, 0.0, config.weight_decay, config.nesterov, fused=fused)
 
 
-def learning_rate(config: OptimConfig, step: int) -> float:
-    """At step 1, 2, ...: a straight rise over the warm-up, then constant, half a cosine or a power down to 0."""
+def learning_rate(config: OptimConfig, step: int, used: float = 0.0) -> float:
+    """At step 1, 2, ...: a straight rise over the warm-up, then constant, half a cosine or a power down to 0.
+
+    `used`: the share of the run that is over, by which it falls where no `decay_steps` are given.
+    """
     if step <= config.warmup_steps:
         return config.lr * step / config.warmup_steps
-    if config.decay_steps is None:
+    if config.decay == "constant":
         return config.lr
-    done = min((step - config.warmup_steps) / (config.decay_steps - config.warmup_steps), 1.0)
+    if config.decay_steps is not None:
+        used = (step - config.warmup_steps) / (config.decay_steps - config.warmup_steps)
+    done = min(used, 1.0)
     if config.decay == "poly":
         return config.lr * (1 - done) ** POWER
     return config.lr * (1 + math.cos(math.pi * done)) / 2
 
 
-def set_rates(optimizer: Optimizer, config: OptimConfig, step: int) -> None:
+def set_rates(optimizer: Optimizer, config: OptimConfig, step: int, used: float = 0.0) -> None:
     """Before the step; a group that rests at it loses its gradients, so neither momentum nor decay moves it."""
     for group in optimizer.param_groups:
         factor = group["rate"](step)
-        group["lr"] = factor * learning_rate(config, step)
+        group["lr"] = factor * learning_rate(config, step, used)
         if factor == 0:
             for parameter in group["params"]:
                 parameter.grad = None

@@ -48,6 +48,7 @@ class Trainer:
         self.signals = Signals()
         self.journal = Journal(config, run, on=fabric.is_global_zero)
         self._saved_step = -1
+        self._used = 0.0  # the share of the run that is over, by the limit that is nearest
         self._started = time.monotonic(), time.process_time()
 
     def train(self) -> str:
@@ -93,6 +94,7 @@ class Trainer:
     def _limit(self) -> str | None:
         """Why the run is over, or None; the same in every process."""
         used = self.config.loop.used(self.counters.step, **self._elapsed())
+        self._used = max(used.values())
         return next((f"finished: {limit}" for limit, share in used.items() if share >= 1), None)
 
     def step(self, step: int, parts: list[Batch]) -> tuple[Terms, Tensor, bool, bool]:
@@ -109,7 +111,7 @@ class Trainer:
                     fabric.backward(terms["loss"] / len(parts))
                 for name, value in terms.items():
                     total[name] = total.get(name, 0) + value.detach() / len(parts)
-            set_rates(optimizer, config.optim, step)
+            set_rates(optimizer, config.optim, step, self._used)
             self.precision.unscale_gradients(optimizer)
             norm = clip(optimizer)
             finite = bool(torch.isfinite(total["loss"]) & torch.isfinite(norm))

@@ -17,7 +17,7 @@ def car_cpu() -> TrainConfig[CAR]:
     """
     # a short run has no time for a discriminator that rests and learns at 1e-5
     model = CAR("small", samples=4, masks_per_image=4, rate_d=0.2, d_steps=1, d_period=1)
-    return compared_cpu("car-cpu", model, steps=1000, lr=5e-4)
+    return compared_cpu("car-cpu", model, lr=5e-4)
 
 
 def car_paper() -> TrainConfig[CAR]:

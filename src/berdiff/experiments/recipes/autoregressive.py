@@ -17,7 +17,7 @@ def pixelseg_cpu() -> TrainConfig[PixelSeg]:
     cost: at most 60 minutes of CPU time, half of that on two cores; 1 GB of memory per core
     expected: not yet trained by us
     """
-    config = compared_cpu("pixelseg-cpu", PixelSeg("small", masks_per_image=4), steps=1800)
+    config = compared_cpu("pixelseg-cpu", PixelSeg("small", masks_per_image=4))
     return replace(config, validation=replace(config.validation, every=875, cases=32))
 
 

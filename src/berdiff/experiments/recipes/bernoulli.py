@@ -96,7 +96,7 @@ def berdiff_cpu() -> TrainConfig[BerDiff]:
     cost: at most 60 minutes of CPU time, half of that on two cores; 1 GB of memory per core
     expected: see docs/results.md
     """
-    return compared_cpu("berdiff-cpu", _with_hurdle(), steps=4000, lr=1.5e-3)
+    return compared_cpu("berdiff-cpu", _with_hurdle(), lr=1.5e-3)
 
 
 def berdiff_small_cpu() -> TrainConfig[BerDiff]:
@@ -106,7 +106,7 @@ def berdiff_small_cpu() -> TrainConfig[BerDiff]:
     cost: at most 60 minutes of CPU time, half of that on two cores; 1 GB of memory per core
     expected: see docs/results.md
     """
-    return compared_cpu("berdiff-small-cpu", BerDiff("small", time_sampling="stratified"), steps=1300)
+    return compared_cpu("berdiff-small-cpu", BerDiff("small", time_sampling="stratified"))
 
 
 def lidc_cpu_paper() -> TrainConfig[BerDiff]:

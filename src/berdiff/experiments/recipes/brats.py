@@ -6,12 +6,11 @@ from typing import Any
 from berdiff.diffusion.sampler import Sampler
 from berdiff.experiments.recipes.bernoulli import fast
 from berdiff.experiments.recipes.deterministic import CPU_MINUTES
-from berdiff.experiments.recipes.shared import TWO_CORES
+from berdiff.experiments.recipes.shared import MAX_STEPS, TWO_CORES
 from berdiff.methods.berdiff import BerDiff
 from berdiff.methods.segdiff import SegDiff
 from berdiff.training.config import DataConfig, LoopConfig, OptimConfig, TrainConfig, ValidationConfig
 
-STEPS = 1500  # what 90 minutes of CPU time are good for
 INNER_WEIGHT = 4  # core and enhancing part are thousandths of a slice; by 1 they are not learnt in that time
 
 
@@ -43,7 +42,7 @@ def berdiff_brats_cpu() -> TrainConfig[BerDiff]:
     cost: 40 CPU minutes, so 20 minutes on two cores, 1 GB of memory per core
     expected: see docs/results.md
     """
-    return _budget(_cpu("berdiff-brats-cpu"), 660)
+    return _cpu("berdiff-brats-cpu", CPU_MINUTES)
 
 
 def segdiff_brats_cpu() -> TrainConfig[SegDiff]:
@@ -53,30 +52,23 @@ def segdiff_brats_cpu() -> TrainConfig[SegDiff]:
     cost: 40 CPU minutes, so 20 minutes on two cores, 1 GB of memory per core
     expected: not yet trained by us
     """
-    other = _cpu("segdiff-brats-cpu")
-    return _budget(replace(other, model=SegDiff(time_sampling="stratified")), 200)
+    return replace(_cpu("segdiff-brats-cpu", CPU_MINUTES), model=SegDiff(time_sampling="stratified"))
 
 
-def _cpu(name: str) -> TrainConfig[Any]:
+def _cpu(name: str, cpu_minutes: float = 90.0) -> TrainConfig[Any]:
     """There is one rater, so an encoding teaches one mask at four noise levels."""
     sampler = Sampler(steps=5, noise="shared", views=4)
     return TrainConfig(
         recipe=name,
         model=replace(fast("fast"), hurdle=0.05, masks_per_image=4, sampler=sampler),
         data=DataConfig(augment=True, shift=4),
-        optim=OptimConfig(
-            lr=1.5e-3, warmup_steps=100, decay="cosine", decay_steps=STEPS, clip_norm=1.0, ema_decay=0.998
+        optim=OptimConfig(lr=1.5e-3, warmup_steps=100, decay="cosine", clip_norm=1.0, ema_decay=0.998),
+        loop=LoopConfig(
+            batch_size=16, max_steps=MAX_STEPS, max_cpu_minutes=cpu_minutes, checkpoint_every=100, log_every=50
         ),
-        loop=LoopConfig(batch_size=16, max_steps=STEPS, max_cpu_minutes=90, checkpoint_every=100, log_every=50),
         validation=ValidationConfig(every=500, cases=64),
         engine=TWO_CORES,
     )
-
-
-def _budget(config: TrainConfig[Any], steps: int) -> TrainConfig[Any]:
-    """That of the other methods on BraTS; `steps` is what it is good for."""
-    loop = replace(config.loop, max_steps=steps, max_cpu_minutes=CPU_MINUTES)
-    return replace(config, optim=replace(config.optim, decay_steps=steps), loop=loop)
 
 
 RECIPES = (brats_cpu, brats_regions_cpu, berdiff_brats_cpu, segdiff_brats_cpu)

@@ -6,7 +6,7 @@ by the settings of the method's authors where these are others. What we do not h
 
 from typing import TypeVar
 
-from berdiff.experiments.recipes.shared import TWO_CORES
+from berdiff.experiments.recipes.shared import MAX_STEPS, TWO_CORES
 from berdiff.methods.deterministic_config import DeterministicConfig
 from berdiff.methods.mednext import MedNeXt
 from berdiff.methods.nnunet import NNUNet
@@ -30,7 +30,7 @@ def unet_cpu() -> TrainConfig[UNet]:
     cost: 40 CPU minutes, so 20 minutes on two cores
     expected: see docs/methods/unet.md
     """
-    return _cpu("unet-cpu", UNet("small"), lr=1e-3, steps=700)
+    return _cpu("unet-cpu", UNet("small"), lr=1e-3)
 
 
 def nnunet_cpu() -> TrainConfig[NNUNet]:
@@ -40,7 +40,7 @@ def nnunet_cpu() -> TrainConfig[NNUNet]:
     cost: 40 CPU minutes, so 20 minutes on two cores
     expected: see docs/methods/nnunet.md
     """
-    return _cpu("nnunet-cpu", NNUNet("small"), lr=1e-3, steps=1300)
+    return _cpu("nnunet-cpu", NNUNet("small"), lr=1e-3)
 
 
 def transunet_cpu() -> TrainConfig[TransUNet]:
@@ -50,7 +50,7 @@ def transunet_cpu() -> TrainConfig[TransUNet]:
     cost: 40 CPU minutes, so 20 minutes on two cores
     expected: see docs/methods/transunet.md
     """
-    return _cpu("transunet-cpu", TransUNet("small"), lr=3e-4, steps=800)
+    return _cpu("transunet-cpu", TransUNet("small"), lr=3e-4)
 
 
 def swinunetr_cpu() -> TrainConfig[SwinUNETR]:
@@ -60,7 +60,7 @@ def swinunetr_cpu() -> TrainConfig[SwinUNETR]:
     cost: 40 CPU minutes, so 20 minutes on two cores
     expected: see docs/methods/swinunetr.md
     """
-    return _cpu("swinunetr-cpu", SwinUNETR("small"), lr=5e-4, steps=1050)
+    return _cpu("swinunetr-cpu", SwinUNETR("small"), lr=5e-4)
 
 
 def mednext_cpu() -> TrainConfig[MedNeXt]:
@@ -70,7 +70,7 @@ def mednext_cpu() -> TrainConfig[MedNeXt]:
     cost: 40 CPU minutes, so 20 minutes on two cores
     expected: see docs/methods/mednext.md
     """
-    return _cpu("mednext-cpu", MedNeXt("small"), lr=1e-3, steps=1050)
+    return _cpu("mednext-cpu", MedNeXt("small"), lr=1e-3)
 
 
 # --- the paper's statement -------------------------------------------------------------------------------------------
@@ -192,14 +192,16 @@ def mednext_own() -> TrainConfig[MedNeXt]:
     return _own("mednext-own", MedNeXt("paper"), optim, steps, batch=32)
 
 
-def _cpu(name: str, model: D, lr: float, steps: int) -> TrainConfig[D]:
-    """`steps`: about what the CPU minutes are enough for at 128x128, so that the learning rate ends at 0 with them."""
+def _cpu(name: str, model: D, lr: float) -> TrainConfig[D]:
+    """The learning rate falls to 0 over the CPU minutes, however many steps they are enough for."""
     return TrainConfig(
         recipe=name,
         model=model,
         data=AUGMENTED,
-        optim=OptimConfig(lr=lr, warmup_steps=100, decay="cosine", decay_steps=steps, clip_norm=1.0, ema_decay=0.998),
-        loop=LoopConfig(batch_size=8, max_steps=steps, max_cpu_minutes=CPU_MINUTES, checkpoint_every=100, log_every=25),
+        optim=OptimConfig(lr=lr, warmup_steps=100, decay="cosine", clip_norm=1.0, ema_decay=0.998),
+        loop=LoopConfig(
+            batch_size=8, max_steps=MAX_STEPS, max_cpu_minutes=CPU_MINUTES, checkpoint_every=100, log_every=25
+        ),
         validation=ValidationConfig(every=200, cases=32, samples=1),
         engine=TWO_CORES,
     )

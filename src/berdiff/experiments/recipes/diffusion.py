@@ -26,7 +26,7 @@ def gaussian_small_cpu() -> TrainConfig[GaussianDiffusion]:
     cost: at most 60 minutes of CPU time, half of that on two cores; 1 GB of memory per core
     expected: not yet trained by us
     """
-    return compared_cpu("gaussian-small-cpu", GaussianDiffusion("small", time_sampling="stratified"), steps=1300)
+    return compared_cpu("gaussian-small-cpu", GaussianDiffusion("small", time_sampling="stratified"))
 
 
 def segdiff_cpu() -> TrainConfig[SegDiff]:
@@ -38,7 +38,7 @@ def segdiff_cpu() -> TrainConfig[SegDiff]:
     cost: at most 60 minutes of CPU time, half of that on two cores; 1 GB of memory per core
     expected: not yet trained by us
     """
-    return compared_cpu("segdiff-cpu", SegDiff(time_sampling="stratified"), steps=1200)
+    return compared_cpu("segdiff-cpu", SegDiff(time_sampling="stratified"))
 
 
 def medsegdiff_cpu() -> TrainConfig[MedSegDiff]:
@@ -50,7 +50,7 @@ def medsegdiff_cpu() -> TrainConfig[MedSegDiff]:
     cost: at most 60 minutes of CPU time, half of that on two cores; 1 GB of memory per core
     expected: not yet trained by us
     """
-    return compared_cpu("medsegdiff-cpu", MedSegDiff(time_sampling="stratified"), steps=1700)
+    return compared_cpu("medsegdiff-cpu", MedSegDiff(time_sampling="stratified"))
 
 
 def flow_cpu() -> TrainConfig[FlowMatching]:
@@ -65,7 +65,7 @@ def flow_cpu() -> TrainConfig[FlowMatching]:
     model = FlowMatching(
         preset="fast", schedule="power2.5", prediction="mask", time_sampling="stratified", masks_per_image=8
     )
-    return compared_cpu("flow-cpu", model, steps=2400)
+    return compared_cpu("flow-cpu", model)
 
 
 def ccdm_cpu() -> TrainConfig[BerDiff]:
@@ -76,7 +76,7 @@ def ccdm_cpu() -> TrainConfig[BerDiff]:
     expected: not yet trained by us
     """
     model = replace(_ccdm("fast"), time_sampling="stratified", masks_per_image=8)
-    return compared_cpu("ccdm-cpu", model, steps=2400)
+    return compared_cpu("ccdm-cpu", model)
 
 
 # --- as the BerDiff paper says of all methods ------------------------------------------------------------------------

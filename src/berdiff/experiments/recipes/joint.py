@@ -19,7 +19,7 @@ def jprounet_cpu() -> TrainConfig[JProUNet]:
     """
     # beta is the number of levels: then the loss is the ELBO
     model = JProUNet("small", beta=5.0, beta_warmup=110, masks_per_image=2)
-    return compared_cpu("jprounet-cpu", model, steps=1100)
+    return compared_cpu("jprounet-cpu", model)
 
 
 def jprounet_paper() -> TrainConfig[JProUNet]:

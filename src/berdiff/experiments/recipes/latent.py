@@ -20,7 +20,7 @@ def probunet_cpu() -> TrainConfig[ProbUNet]:
     cost: at most 60 minutes of CPU time, half of that on two cores; 1 GB of memory per core
     expected: not yet trained by us
     """
-    return compared_cpu("probunet-cpu", ProbUNet("small", beta_warmup=150, masks_per_image=4), steps=1500)
+    return compared_cpu("probunet-cpu", ProbUNet("small", beta_warmup=150, masks_per_image=4))
 
 
 def probunet_paper() -> TrainConfig[ProbUNet]:
@@ -56,7 +56,7 @@ def hprobunet_cpu() -> TrainConfig[HierarchicalProbUNet]:
     cost: at most 60 minutes of CPU time, half of that on two cores; 1 GB of memory per core
     expected: not yet trained by us
     """
-    return compared_cpu("hprobunet-cpu", HierarchicalProbUNet("small", average_decay=0.95), steps=2500)
+    return compared_cpu("hprobunet-cpu", HierarchicalProbUNet("small", average_decay=0.95))
 
 
 def hprobunet_paper() -> TrainConfig[HierarchicalProbUNet]:

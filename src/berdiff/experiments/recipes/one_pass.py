@@ -20,7 +20,7 @@ def ssn_cpu() -> TrainConfig[SSN]:
     cost: at most 60 minutes of CPU time, half of that on two cores; 1 GB of memory per core
     expected: not yet trained by us
     """
-    return compared_cpu("ssn-cpu", SSN("small", mean_steps=200, masks_per_image=4), steps=2500)
+    return compared_cpu("ssn-cpu", SSN("small", mean_steps=200, masks_per_image=4))
 
 
 def ssn_paper() -> TrainConfig[SSN]:
@@ -52,7 +52,7 @@ def mose_cpu() -> TrainConfig[MoSE]:
     cost: at most 60 minutes of CPU time, half of that on two cores; 1 GB of memory per core
     expected: not yet trained by us
     """
-    return compared_cpu("mose-cpu", MoSE("small", samples_per_expert=2, cap_steps=400), steps=1300)
+    return compared_cpu("mose-cpu", MoSE("small", samples_per_expert=2, cap_steps=400))
 
 
 def mose_paper() -> TrainConfig[MoSE]:

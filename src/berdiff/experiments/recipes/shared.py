@@ -5,18 +5,19 @@ from berdiff.training.config import DataConfig, EngineConfig, LoopConfig, OptimC
 
 # two processes of one thread: on two cores faster than two threads, which wait for each other in every layer
 TWO_CORES = EngineConfig(accelerator="cpu", devices="2", threads=1)
+MAX_STEPS = 100_000  # of runs that end by their CPU minutes, long before
 
 
-def compared_cpu(name: str, model: M, steps: int, lr: float = 1e-3) -> TrainConfig[M]:
-    """LIDC on two cores, alike for all, so that rows differ by method only; `steps` is what 60 minutes of CPU time are
-    good for."""
+def compared_cpu(name: str, model: M, lr: float = 1e-3) -> TrainConfig[M]:
+    """LIDC on two cores, alike for all, so that rows differ by method only: 60 minutes of CPU time, over which the
+    learning rate falls to 0, however many steps of a method they are enough for."""
     return TrainConfig(
         recipe=name,
         model=model,
         # nodules are in the middle of their crops, and that is informative
         data=DataConfig(crop=64, augment=True, shift=0),
-        optim=OptimConfig(lr=lr, warmup_steps=100, decay="cosine", decay_steps=steps, clip_norm=1.0, ema_decay=0.998),
-        loop=LoopConfig(batch_size=16, max_steps=steps, max_cpu_minutes=60, checkpoint_every=100, log_every=50),
+        optim=OptimConfig(lr=lr, warmup_steps=100, decay="cosine", clip_norm=1.0, ema_decay=0.998),
+        loop=LoopConfig(batch_size=16, max_steps=MAX_STEPS, max_cpu_minutes=60, checkpoint_every=100, log_every=50),
         validation=ValidationConfig(every=600, cases=64),
         engine=TWO_CORES,
     )
