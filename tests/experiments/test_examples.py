@@ -16,7 +16,8 @@ def test_rows_are_slices_and_models(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     store, models = MemoryStore(), [bright_model(make_spec(size=(8, 8), targets=("disc",))) for _ in range(2)]
     made = make_examples(models, store, cases=2, samples=5, seed=3)  # type: ignore[arg-type]
     assert list(made) == ["bright", "bright (2)"]
-    chosen = choose_cases(store, "all", 2, 3)  # type: ignore[arg-type]  # the store has no training split
+    chosen = choose_cases(store, "all", 2, 3, one_per_patient=True, marked_by=1)  # type: ignore[arg-type]
+    assert all(store.read([place])[1].any() for place in chosen)
     for results in made.values():
         assert [result.name for result in results] == store.cases.case[chosen].tolist()
     figures = []

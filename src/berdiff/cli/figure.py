@@ -79,7 +79,7 @@ class Examples:
     """runs, model folders or names of bundled weights, one row each"""
     data: str | None  # prepared store; default with LIDC: the embedded one
     out: Path  # picture to write, a .png
-    cases: int  # number of slices, the first of one seeded order
+    cases: int  # number of slices, of different patients, that a rater marked: the first of one seeded order
     variance: bool  # a column for the variance of the samples
     samples: int = 16  # masks per slice; the first four are shown
     seed: int = 0  # seed of the slices and the samples
