@@ -10,13 +10,14 @@ from pathlib import Path
 
 import torch
 
-from benchmarks import core, faster, loader, metrics, sampling, start, training
+from benchmarks import core, faster, loader, methods, metrics, sampling, start, training
 from berdiff.files import write_text
 
 BENCHMARKS: dict[str, tuple[Callable[[], dict[str, float]], ...]] = {
     "core": (core.training_step, core.sampling),
     "faster": (faster.precision_and_compile, faster.workers),
     "loader": (loader.loader_vs_training, loader.preparing),
+    "methods": (methods.lidc_masks_vs_paper_pass, methods.brats_masks_vs_paper_pass),
     "metrics": (metrics.metrics_vs_loops,),
     "sampling": (sampling.sample16_vs_paper_pass, sampling.sample16_vs_small_unet),
     "start": (start.commands, start.embedded),
