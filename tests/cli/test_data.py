@@ -57,6 +57,10 @@ def test_show_takes_cases_of_different_patients(tmp_path, monkeypatch, capsys):
     ((store, indices, path),) = asked
     assert path == out
     assert len(set(store.cases.patient[indices])) == len(indices) == 6
+    capsys.readouterr()
+    assert main(["data", "show", str(tmp_path / "s"), "--out", str(out), "--count", "2", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found == {"figure": str(out), "cases": list(store.cases.case[asked[-1][1]])}
     assert "--count: expected at least 1 case, found 0" in refusal(
         ["show", str(tmp_path / "s"), "--count", "0"], capsys
     )

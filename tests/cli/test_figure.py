@@ -22,6 +22,16 @@ def models(tmp_path):
     return [str(tmp_path / "tiny"), str(tmp_path / "unet")]
 
 
+def written(argv, capsys) -> list[str]:
+    """What --json prints: nothing else, and files that are there."""
+    capsys.readouterr()
+    assert main(["figure", *argv, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["figure"] == found["files"][0]
+    assert all(Path(file).is_file() for file in found["files"])
+    return found["files"]
+
+
 def test_cost_writes_a_figure_and_a_table(models, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(side_by_side, "gc", SimpleNamespace(collect=lambda: 0))
     monkeypatch.setattr(cost, "PAPER", "tiny")  # the 85.6 M network costs seconds
@@ -40,11 +50,15 @@ def test_cost_writes_a_figure_and_a_table(models, tmp_path, capsys, monkeypatch)
         assert max(ratio) == pytest.approx(min(ratio), rel=2e-3)  # all over the same pass
     assert main(["figure", "cost", *options, "--no-paper-pass"]) == 0
     text = capsys.readouterr().out
+    assert [Path(file).name for file in written(["cost", *options, "--no-paper-pass"], capsys)] == [
+        "cost.png",
+        "cost.csv",
+    ]
     assert "passes of the plain U-net" in text
     assert "the paper's network" not in text
 
 
-def test_curves_are_those_of_the_runs(tmp_path):
+def test_curves_are_those_of_the_runs(tmp_path, capsys):
     run = tmp_path / "table" / "runs" / "gaussian-seed-0"
     run.mkdir(parents=True)
     config = {"seed": 0, "model": {"method": "gaussian"}, "validation": {"samples": 8}, "loop": {}}
@@ -60,20 +74,24 @@ def test_curves_are_those_of_the_runs(tmp_path):
     ]
     assert [float(row["ged"]) for row in rows] == [0.5, 0.25]
     assert (tmp_path / "curves/curves.png").stat().st_size > 1000
+    assert written(["curves", str(tmp_path / "table"), "--out", str(tmp_path / "curves")], capsys) == [
+        str(tmp_path / "curves/curves.png"),
+        str(tmp_path / "curves/curves.csv"),
+    ]
 
 
 @pytest.mark.parametrize("figure", ["examples-lidc", "examples-brats"])
-def test_examples_of_several_models(models, tmp_path, figure):
+def test_examples_of_several_models(models, tmp_path, figure, capsys):
     data, out = str(make_store(tmp_path, train=2, val=0)), tmp_path / "examples.png"
     options = ["--data", data, "--samples", "3", "--cases", "1", "--device", "cpu"]
-    assert main(["figure", figure, *models, *options, "--out", str(out)]) == 0
+    assert written([figure, *models, *options, "--out", str(out)], capsys) == [str(out)]
     assert out.read_bytes().startswith(b"\x89PNG")
 
 
-def test_process_of_a_trained_model(models, tmp_path):
+def test_process_of_a_trained_model(models, tmp_path, capsys):
     data, out = str(make_store(tmp_path, train=2, val=0)), tmp_path / "process.png"
     options = ["--data", data, "--chains", "2", "--steps", "3", "--noise", "shared", "--device", "cpu"]
-    assert main(["figure", "process", "--model", models[0], *options, "--out", str(out)]) == 0
+    assert written(["process", "--model", models[0], *options, "--out", str(out)], capsys) == [str(out)]
     assert out.read_bytes().startswith(b"\x89PNG")
 
 
@@ -91,9 +109,14 @@ def test_frontier_of_two_evaluations(models, tmp_path, capsys, monkeypatch):
     assert "tiny: GED 2 " in text
     assert "measured side by side" in text
     assert sorted(path.name for path in out.iterdir()) == ["frontier.csv", "frontier.png"]
+    files = written(["frontier", *folders, "--metric", "ged_2", "--out", str(out)], capsys)
+    assert [Path(file).name for file in files] == ["frontier.png", "frontier.csv"]
 
 
 def test_bad_options_are_one_sentence(models, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(
+        "berdiff.cli.figure.open_data", lambda address: pytest.fail("no data is needed to refuse these")
+    )
     out = str(tmp_path / "out")
     measure = ["cost", "--model", models[0], "--out", out, "--device", "cpu"]
     for options, message in (

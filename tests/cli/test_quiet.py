@@ -1,4 +1,4 @@
-"""`--quiet`, of every command: results and errors alone."""
+"""`--quiet` and `--json`, of every command."""
 
 import sys
 
@@ -41,6 +41,22 @@ def test_it_is_taken_anywhere_and_silences_bars_and_notices(monkeypatch: pytest.
 def test_errors_are_not_silenced(capsys):
     assert main(["--quiet", "no-such-command"]) == 2
     assert capsys.readouterr().err.startswith("berdiff: no command")
+
+
+DATA = [["data", name] for name in ("verify", "info", "show")]
+FIGURES = [
+    ["figure", name] for name in ("toy", "cost", "curves", "process", "frontier", "examples-lidc", "examples-brats")
+]
+OTHERS = [[name] for name in COMMANDS if name not in ("data", "figure", "train")]
+
+
+@pytest.mark.parametrize(
+    "words", [*DATA, *FIGURES, *OTHERS, ["data", "prepare", "folder"], ["train", "demo"]], ids=" ".join
+)
+def test_every_command_takes_json(words: list[str], capsys):
+    with pytest.raises(SystemExit):
+        sys.exit(main([*words, "--help"]))
+    assert "--json" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", ["data", "compare", "runs"])

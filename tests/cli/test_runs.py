@@ -67,6 +67,8 @@ def test_plot_shows_the_curves_of_several_runs(tmp_path: Path, capsys: pytest.Ca
     assert Image.open(one).size == Image.open(two).size
     assert Image.open(one).tobytes() != Image.open(two).tobytes()
     capsys.readouterr()
+    assert main(["plot", *runs, "--out", str(two), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"figure": str(two), "runs": runs}
     assert main(["plot", str(tmp_path), "--out", str(one)]) == 2
     assert "expected a run folder of `berdiff train`" in capsys.readouterr().err
     assert main(["plot", runs[0], "--out", str(tmp_path / "curves.txt")]) == 2

@@ -37,6 +37,11 @@ def test_train_resume_and_load(store: Path, tmp_path: Path, capsys: pytest.Captu
     assert main([*command, "--max-steps", "2"]) == 0
     assert main([*command, "--max-steps", "4"]) == 0
     assert "resuming after step 2" in capsys.readouterr().out
+    assert main([*command, "--max-steps", "4", "--json"]) == 0
+    printed = capsys.readouterr()
+    row = json.loads(printed.out)
+    assert (row["run"], row["step"], row["state"]) == ("run", 4, "finished: 4 steps")
+    assert "4 steps" in printed.err
     assert json.loads((run / "config.json").read_text())["recipe"] == "demo"
     segmenter = model_folder.load(run)
     assert segmenter.sampler is not None

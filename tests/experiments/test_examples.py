@@ -14,7 +14,10 @@ from fakes import MemoryStore, bright_model, make_spec
 
 def test_rows_are_slices_and_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     store, models = MemoryStore(), [bright_model(make_spec(size=(8, 8), targets=("disc",))) for _ in range(2)]
-    made = make_examples(models, store, cases=2, samples=5, seed=3)  # type: ignore[arg-type]
+    shares = []
+    counted = lambda done, total: shares.append((done, total))  # noqa: E731
+    made = make_examples(models, store, cases=2, samples=5, seed=3, progress=counted)  # type: ignore[arg-type]
+    assert shares == [(1, 4), (2, 4), (3, 4), (4, 4)]
     assert list(made) == ["bright", "bright (2)"]
     chosen = choose_cases(store, "all", 2, 3, one_per_patient=True, marked_by=1)  # type: ignore[arg-type]
     assert all(store.read([place])[1].any() for place in chosen)

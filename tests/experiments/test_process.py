@@ -47,7 +47,9 @@ def test_the_forward_chain_has_the_marginals_of_eq_3_and_no_memory():
 
 def test_reverse_chains_are_the_samples_of_the_case():
     model, store = bright_model(SPEC), MemoryStore()
-    process = run_process(model, store, chains=3, seed=2)  # type: ignore[arg-type]
+    shares = []
+    process = run_process(model, store, 3, None, 2, progress=lambda *share: shares.append(share))  # type: ignore[arg-type]
+    assert shares == [(step, process.sampler.steps) for step in range(1, process.sampler.steps + 1)]
     (index,) = choose_cases(store, "all", 1, 2)  # type: ignore[arg-type]
     assert process.case == store.cases.case[index]
     image, masks = store.read([index])

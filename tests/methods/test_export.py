@@ -58,8 +58,9 @@ class FromOnnx(Denoiser):
 
 @pytest.mark.parametrize("preset", ["fast-tiny", "tiny"])
 def test_the_graphs_sample_the_same_masks(preset, tmp_path):
-    model, out = segmenter(preset), tmp_path / "onnx"
-    content = export.export_onnx(model, (16, 24), out)
+    model, out, shares = segmenter(preset), tmp_path / "onnx", []
+    content = export.export_onnx(model, (16, 24), out, lambda *share: shares.append(share))
+    assert shares == [(1, 3), (2, 3), (3, 3)]
     assert sorted(p.name for p in out.iterdir()) == ["denoise.onnx", "encode.onnx", "export.json"]
     assert content == json.loads((out / "export.json").read_text())
     assert content["size"] == [16, 24]

@@ -114,6 +114,7 @@ def show(
     split: Annotated[str, arg(help="train, val, test or all.")] = "all",
     count: Annotated[int, arg(help="How many cases.")] = 8,
     seed: Annotated[int, arg(help="Of the choice of cases.")] = 0,
+    json: Json = False,
 ) -> None:
     """Write a contact sheet: image, each rater, and their agreement."""
     from berdiff.data.subset import choose_cases
@@ -122,7 +123,8 @@ def show(
     opened = open_data(store)
     chosen = choose_cases(opened, split, count, seed, spread=True, option="--count")
     contact_sheet(opened, chosen, out)
-    print(out)
+    cases = [str(name) for name in opened.cases.case[chosen]]
+    print(dumps({"figure": str(out), "cases": cases}) if json else out)
 
 
 def _print(address: str, manifest: Any, json: bool) -> None:

@@ -14,9 +14,12 @@ from berdiff.methods.sampling import SamplerOptions
 
 NEXT = """\
 your own data:
-  berdiff segment lidc IMAGES --center Y X --out out/mine --write report samples   (PNG, NIfTI, DICOM, .npy, folders)
-  berdiff data prepare folder FOLDER my.zarr                                       (images and masks of your own)
-  berdiff train lidc-cpu --data my.zarr --out runs/mine                            (then: berdiff segment runs/mine ...)
+  berdiff segment lidc IMAGES --center Y X --out out/mine --write report samples
+      (PNG, NIfTI, DICOM, .npy, folders)
+  berdiff data prepare folder FOLDER my.zarr
+      (images and masks of your own)
+  berdiff train lidc-cpu --data my.zarr --out runs/mine
+      (then: berdiff segment runs/mine ...)
 """
 
 

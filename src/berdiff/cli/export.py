@@ -50,8 +50,7 @@ class Export:
         from berdiff.methods.export import export_onnx
 
         with progress(f"exporting {model.name}") as update:
-            update(0, None)  # one long step
-            summary = export_onnx(model.segmenter, model.size, self.out)
+            summary = export_onnx(model.segmenter, model.size, self.out, update)
         H, W = model.size
         found = summary["largest_difference_to_pytorch"]
         line = f"{model.name} at {H}x{W}: at most {found:.1e} from PyTorch's numbers"

@@ -1,6 +1,8 @@
 """berdiff figure NAME: the figures of the paper, and what sampling costs."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from json import dumps
 from pathlib import Path
 from typing import Annotated
 
@@ -14,8 +16,20 @@ from berdiff.memory import keep_freed_memory
 from berdiff.methods.sampling import SamplerOptions
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Figure:
+    json: bool = False  # print what was written as JSON
+
+    def _print(self, files: Sequence[Path], *lines: object) -> None:
+        """The picture is the first of the files."""
+        if self.json:
+            return print(dumps({"figure": str(files[0]), "files": [str(file) for file in files]}))
+        for line in lines:
+            print(line)
+
+
 @dataclass(frozen=True)
-class Toy:
+class Toy(_Figure):
     """The paper's 1D toy (figure A2): Bernoulli against Gaussian diffusion on two functions. About a minute."""
 
     out: Path = Path("out/toy")  # folder for toy.png, toy.md and toy.json
@@ -30,11 +44,12 @@ class Toy:
         config = ToyConfig(seeds=self.seeds)
         with progress("training") as update:
             curves = run_toy(config, update)
-        print(f"{write_toy(config, curves, self.out)}\nfigure: {self.out / 'toy.png'}")
+        table, files = write_toy(config, curves, self.out), [self.out / f"toy.{kind}" for kind in ("png", "md", "json")]
+        self._print(files, table, f"figure: {files[0]}")
 
 
 @dataclass(frozen=True)
-class Cost:
+class Cost(_Figure):
     """The cost of sampling over masks and over steps beside one pass of a U-net. Run nothing else meanwhile."""
 
     out: Path = Path("out/cost")  # folder for cost.png and cost.csv
@@ -54,11 +69,12 @@ class Cost:
         note(f"device: {model.device}")
         with progress("measuring") as update:
             cost = measure(model, self.samples, self.steps, self.paper_pass, self.repeats, update)
-        print(f"{write_cost(cost, self.out)}\nfigure: {self.out / 'cost.png'}")
+        headline, files = write_cost(cost, self.out), [self.out / "cost.png", self.out / "cost.csv"]
+        self._print(files, headline, f"figure: {files[0]}")
 
 
 @dataclass(frozen=True)
-class Curves:
+class Curves(_Figure):
     """Validation GED and HM-IoU over iterations for both kernels (figure A1)."""
 
     table: Annotated[Positional[Path], tyro.conf.arg(metavar="TABLE")]
@@ -68,11 +84,12 @@ class Curves:
     def run(self) -> None:
         from berdiff.experiments.curves import write_curves
 
-        print(write_curves(self.table, self.out))
+        picture = write_curves(self.table, self.out)
+        self._print([picture, self.out / "curves.csv"], picture)
 
 
 @dataclass(frozen=True)
-class Examples:
+class Examples(_Figure):
     """Image, raters, samples and saliency of some test slices of LIDC or BraTS."""
 
     models: Annotated[Positional[tuple[str, ...]], tyro.conf.arg(metavar="MODEL ...")]
@@ -91,14 +108,15 @@ class Examples:
 
         _expect_png(self.out)
         store, models = open_data(self.data), [load(model, self.device) for model in self.models]
-        examples = make_examples(models, store, self.cases, self.samples, self.seed)
+        with progress("segmenting") as update:
+            examples = make_examples(models, store, self.cases, self.samples, self.seed, update)
         note(f"device: {models[0].device}")
         plot_examples(examples, self.out, store, self.samples, self.variance)
-        print(self.out)
+        self._print([self.out], self.out)
 
 
 @dataclass(frozen=True)
-class Process:
+class Process(_Figure):
     """The forward chain of a mask and the diverse reverse chains of its image (figure 1)."""
 
     out: Path = Path("out/process.png")  # picture to write, a .png
@@ -111,18 +129,22 @@ class Process:
     sampler: OmitArgPrefixes[SamplerOptions] = field(default_factory=SamplerOptions)
 
     def run(self) -> None:
-        from berdiff.experiments.process import plot_process, run_process
+        from berdiff.experiments.process import expect_bernoulli, plot_process, run_process
         from berdiff.inference.model import load
 
         _expect_png(self.out)
-        model, store = load(self.model, self.device), open_data(self.data)
+        model = load(self.model, self.device)
+        expect_bernoulli(model)  # the embedded data takes a minute to make
+        store = open_data(self.data)
         note(f"device: {model.device}")
-        plot_process(run_process(model, store, self.chains, self.case, self.seed, self.sampler), self.out)
-        print(self.out)
+        with progress("sampling") as update:
+            process = run_process(model, store, self.chains, self.case, self.seed, self.sampler, update)
+        plot_process(process, self.out)
+        self._print([self.out], self.out)
 
 
 @dataclass(frozen=True)
-class Frontier:
+class Frontier(_Figure):
     """GED, Dice or another metric against the seconds for the masks of an image, one point per evaluation."""
 
     evaluations: Annotated[Positional[tuple[Path, ...]], tyro.conf.arg(metavar="EVALUATION ...")]
@@ -142,7 +164,8 @@ class Frontier:
         models = [load(model, self.device) for model in self.models]
         with progress("measuring") as update:
             frontier = make_frontier(self.evaluations, models, self.metric, self.repeats, update)
-        print(f"{write_frontier(frontier, self.out)}\nfigure: {self.out / 'frontier.png'}")
+        points, files = write_frontier(frontier, self.out), [self.out / "frontier.png", self.out / "frontier.csv"]
+        self._print(files, points, f"figure: {files[0]}")
 
 
 def _expect_png(out: Path) -> None:

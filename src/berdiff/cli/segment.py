@@ -77,7 +77,7 @@ class Segment:
         # of several workers each opens the model for itself, and this one only answers questions
         model = load(self.model, self.device if alone else "cpu", **how)
         chosen = (self.split, self.limit, self.settings.seed)
-        inputs = find_inputs(self.inputs, model.input_spec.channels, *chosen, note=partial(print, file=sys.stderr))
+        inputs = find_inputs(self.inputs, model.input_spec.channels, *chosen, note=note)
         if findings is not None:
             found = findings.choose(inputs, every=self.limit is None)
             if without := len({item.name for item in inputs} - {item.name for item in found}):

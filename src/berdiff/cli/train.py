@@ -2,8 +2,10 @@
 
 import argparse
 import inspect
+import json
 import signal
 import sys
+from contextlib import nullcontext, redirect_stdout
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Generic
@@ -23,7 +25,8 @@ class Train(Generic[M]):
     out: Path | None = None  # run folder; where it holds a run with the same configuration, that run is resumed
     dry_run: bool = False
     """print what the training would need (parameters, memory, time) and whether it fits this machine; train nothing"""
-    json: bool = False  # with --dry-run: print JSON, with the whole configuration
+    json: bool = False
+    """print JSON at the end: the run as `berdiff runs` lists it, or with --dry-run the estimate and all settings"""
 
 
 def usage() -> str:
@@ -70,11 +73,24 @@ def command(argv: list[str]) -> None:
             table = "\n".join(f"{name.replace('_', ' '):<24}{value}" for name, value in found.items())
             print(schema.dump({"config": as_plain(config), "estimate": found}).rstrip() if asked.json else table)
             return
-        reason = session.train(config, asked.out)
+        with redirect_stdout(sys.stderr) if asked.json else nullcontext():  # the JSON alone is the output
+            reason = session.train(config, asked.out)
     except RunStopped as stopped:
         print(f"berdiff train: {stopped}", file=sys.stderr)
         raise SystemExit(1) from None
+    if asked.json and _is_first_process():
+        from berdiff.training.run_folder import read_run, run_summary
+
+        print(json.dumps(run_summary(read_run(asked.out)), indent=2))
     leave_if_signalled(reason)
+
+
+def _is_first_process() -> bool:
+    """Of several, each runs this command."""
+    from torch import distributed
+
+    several = distributed.is_available() and distributed.is_initialized()
+    return not several or distributed.get_rank() == 0
 
 
 def leave_if_signalled(reason: str) -> None:

@@ -46,6 +46,7 @@ class View(schema.Settings):
     session_minutes: Annotated[float, Ge(1)] = 60  # uploads are removed when their client was silent for so long
     no_browser: bool = False  # do not open the page in a browser
     device: str = "auto"  # auto, cpu, cuda, cuda:1, mps, ...
+    json: bool = False  # print the addresses as one line of JSON
     limits: OmitArgPrefixes[ImageLimits] = field(default_factory=ImageLimits)
 
     def run(self) -> None:
@@ -78,7 +79,7 @@ class View(schema.Settings):
         limits = Limits(jobs=self.queue, session_seconds=60 * self.session_minutes)
         corrections = Corrections(self.corrections) if self.corrections else None
         service = Service(models, {item.id: item for item in shared}, limits, corrections)
-        address = Address(self.host, self.port, self.token, self.host_name, not self.no_browser)
+        address = Address(self.host, self.port, self.token, self.host_name, not self.no_browser, self.json)
         serve(service, address)
 
     def check(self) -> None:

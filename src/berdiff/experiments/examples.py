@@ -1,6 +1,6 @@
 """The paper's qualitative figures: image, raters, samples and saliency (BraTS: variance too) of some test slices."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from berdiff.data.store import Store
@@ -18,7 +18,14 @@ Examples = dict[str, list[Result]]
 """model -> its results, each model of the same slices"""
 
 
-def make_examples(models: Sequence[Model], store: Store, cases: int = 2, samples: int = 16, seed: int = 0) -> Examples:
+def make_examples(
+    models: Sequence[Model],
+    store: Store,
+    cases: int = 2,
+    samples: int = 16,
+    seed: int = 0,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Examples:
     """Marked slices of different patients, the first of one seeded order; each model by its own sampler."""
     if not models:
         raise InputError("MODEL: expected at least one run or model, found none")
@@ -27,9 +34,13 @@ def make_examples(models: Sequence[Model], store: Store, cases: int = 2, samples
     split = splits(store)[1]
     chosen = choose_cases(store, split, cases, seed, one_per_patient=True, marked_by=1, option="--cases")
     examples: Examples = {}
+    total = len(models) * len(chosen)
     for model in models:
+        before = len(examples) * len(chosen)
         name = model.name if model.name not in examples else f"{model.name} ({len(examples) + 1})"
-        examples[name] = model.case_results(store, chosen, SegmentSettings(samples, seed))
+        examples[name] = model.case_results(
+            store, chosen, SegmentSettings(samples, seed), lambda done, _, before=before: progress(before + done, total)
+        )
     return examples
 
 

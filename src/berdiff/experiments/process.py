@@ -1,6 +1,6 @@
 """The paper's figure 1: the forward chain of a mask, and diverse reverse chains of one image, from a trained model."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -47,16 +47,28 @@ class Process:
     reverse: list[Chain]
 
 
-def run_process(
-    model: Model, store: Store, chains: int = 4, case: str | None = None, seed: int = 0, options: object = None
-) -> Process:
-    """`case` None: the first of the seeded order that evaluations take; `options` replace the sampler's own."""
+def expect_bernoulli(model: Model) -> tuple[DiffusionSegmenter, Bernoulli]:
+    """The model's segmenter and kernel; InputError where it is of another kind, before any data is opened or made."""
     segmenter = model.segmenter
     if not (isinstance(segmenter, DiffusionSegmenter) and isinstance(segmenter.kernel, Bernoulli)):
         raise InputError(f"--model: expected a Bernoulli diffusion, found {model.name}, a {segmenter.config.method}")
+    return segmenter, segmenter.kernel
+
+
+def run_process(
+    model: Model,
+    store: Store,
+    chains: int = 4,
+    case: str | None = None,
+    seed: int = 0,
+    options: object = None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Process:
+    """`case` None: the first of the seeded order that evaluations take; `options` replace the sampler's own."""
+    segmenter, kernel = expect_bernoulli(model)
     most = segmenter.masks_per_pass
     expect(1 <= chains <= most, "--chains", f"1 to {most}", chains)
-    sampler, schedule = choose_sampler(segmenter, options), segmenter.kernel.schedule
+    sampler, schedule = choose_sampler(segmenter, options), kernel.schedule
     assert sampler is not None  # a diffusion has one
     index = _find(store, case, seed)
     name, raters = str(store.cases.case[index]), int(store.cases.raters[index])
@@ -68,8 +80,13 @@ def run_process(
     times = time_grid(schedule.T, sampler.steps, sampler.spacing)
     generators = sample_generators(seed, [name], chains, model.device)
     seen: list[Step] = []
+
+    def after_step(step: Step) -> None:
+        seen.append(step)
+        progress(len(seen), len(times) - 1)
+
     try:
-        segmenter.sample(image.contiguous().to(model.device), chains, generators, sampler, seen.append)
+        segmenter.sample(image.contiguous().to(model.device), chains, generators, sampler, after_step)
     except ValueError as error:  # channels that do not fit
         raise InputError(f"the model cannot sample these images: {error}") from error
     (forward,) = sample_generators(seed, [f"{name}, forward"], 1)

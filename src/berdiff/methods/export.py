@@ -8,7 +8,7 @@ targets, whose links and draws are not in the graphs.
 
 import logging
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -31,6 +31,7 @@ from berdiff.methods.hurdle import Encoded, GatedDenoiser
 from berdiff.networks.denoiser import Denoiser
 
 TOLERANCE = 1e-4  # relative and absolute: float32 summed in another order
+PARTS = 3  # of the work, for its bar: two graphs, and the comparison
 _NEEDED = ("onnx", "onnxscript", "onnxruntime")
 Names = tuple[list[str], list[str]]  # of a graph's inputs and outputs
 _EMPTY = {
@@ -81,7 +82,12 @@ TARGETS: dict[Kind, dict[str, str]] = {
 }
 
 
-def export_onnx(segmenter: Segmenter, size: tuple[int, int], out: Path) -> dict[str, Any]:
+def export_onnx(
+    segmenter: Segmenter,
+    size: tuple[int, int],
+    out: Path,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> dict[str, Any]:
     """Write encode.onnx, denoise.onnx and export.json into `out`, a new folder; returns the content of export.json."""
     if not (isinstance(segmenter, DiffusionSegmenter) and isinstance(segmenter.kernel, Bernoulli | Categorical)):
         expected = "a Bernoulli diffusion, or a categorical one, whose steps are described"
@@ -104,12 +110,15 @@ def export_onnx(segmenter: Segmenter, size: tuple[int, int], out: Path) -> dict[
         encode: Names = ["image"], maps + head
         denoise: Names = ["y_t", "t", *maps], ["logits"]
         _write(_Encode(network), example[:1], encode, part / "encode.onnx")
+        progress(1, PARTS)
         _write(_Denoise(step), (*example[1:], *encoded[: len(maps)]), denoise, part / "denoise.onnx")
+        progress(2, PARTS)
         logits = step.denoise(*check[1:], _nested(features))
         difference = max(
             _compare(part / "encode.onnx", check[:1], checked),
             _compare(part / "denoise.onnx", (*check[1:], *features), (logits,)),
         )
+        progress(3, PARTS)
         files = {
             "encode.onnx": {"inputs": encode[0], "outputs": encode[1], "run": "once per image"},
             "denoise.onnx": {"inputs": denoise[0], "outputs": denoise[1], "run": "at each step, for all masks at once"},

@@ -1,5 +1,6 @@
 """`berdiff view` itself: what it opens, what it refuses, and that it leaves nothing behind."""
 
+import json
 import os
 import signal
 import subprocess
@@ -21,9 +22,10 @@ from berdiff.inference.region import Region
 from berdiff.inference.settings import SegmentSettings
 from berdiff.output.kinds import OutputSettings
 from berdiff.output.segmentation import SegmentationJob
+from berdiff.viewer.server.guard import Access
 from berdiff.viewer.server.items import shared_items
 from berdiff.viewer.server.models import Models, is_model
-from berdiff.viewer.server.run import listen
+from berdiff.viewer.server.run import listen, printed_address
 from berdiff.viewer.server.service import PREFIX, remove_leftovers
 from fakes import make_store
 
@@ -144,7 +146,8 @@ def test_a_real_server_from_its_start_to_its_end(started, tmp_path, number):
         out, _ = process.communicate(timeout=30)
     err = (tmp_path / "log").read_text()
     assert process.returncode == 0, err
-    assert out == "stopped\n"
+    assert out == ""
+    assert err.splitlines()[-1] == "stopped"
     assert not list((tmp_path / "tmp").iterdir())
     assert "Traceback" not in err
     assert "POST /api/jobs 202" in err
@@ -165,6 +168,12 @@ def test_another_address_prints_a_token_once(started, tmp_path):
     process.terminate()
     process.communicate(timeout=30)
     assert token not in (tmp_path / "log").read_text()
+
+
+def test_the_addresses_as_json(capsys):
+    url = printed_address(Access("127.0.0.1", "a-token"), 8000, as_json=True)
+    found = json.loads(capsys.readouterr().out)
+    assert found == {"viewer": url, "monai_label": "http://127.0.0.1:8000/token/a-token"}
 
 
 def test_a_port_that_is_taken_is_one_sentence():

@@ -1,5 +1,6 @@
 """Listen: one process, one address, printed once; whatever ends it, no temporary file stays."""
 
+import json
 import logging
 import secrets
 import signal
@@ -9,6 +10,7 @@ import webbrowser
 from dataclasses import dataclass
 from types import FrameType
 
+from berdiff.display import is_quiet, note
 from berdiff.errors import InputError
 from berdiff.viewer.server import log
 from berdiff.viewer.server.app import create_app
@@ -23,6 +25,7 @@ class Address:
     token: str | None = None
     names: tuple[str, ...] = ()
     browser: bool = True
+    as_json: bool = False  # how it is printed
 
     def access(self) -> Access:
         """Other machines can reach another address than this machine's own: then a token is needed."""
@@ -34,13 +37,13 @@ def serve(service: Service, address: Address) -> None:
     """Until SIGINT or SIGTERM."""
     import uvicorn
 
-    log.set_up()
+    log.set_up(logging.WARNING if is_quiet() else logging.INFO)
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
     access = address.access()
     before = signal.signal(signal.SIGTERM, _leave)  # uvicorn hands it on once it has shut down
     try:
         with listen(address.host, address.port) as sock:
-            url = printed_address(access, sock.getsockname()[1])
+            url = printed_address(access, sock.getsockname()[1], address.as_json)
             config = uvicorn.Config(
                 create_app(service, access),
                 log_config=None,
@@ -55,7 +58,7 @@ def serve(service: Service, address: Address) -> None:
                 threading.Timer(0.5, webbrowser.open, [url]).start()
             uvicorn.Server(config).run(sockets=[sock])
     except (KeyboardInterrupt, _Left):
-        print("stopped", flush=True)
+        note("stopped")
     finally:
         service.close()
         signal.signal(signal.SIGTERM, before)
@@ -74,15 +77,18 @@ def listen(host: str, port: int) -> socket.socket:
     return sock
 
 
-def printed_address(access: Access, port: int) -> str:
+def printed_address(access: Access, port: int, as_json: bool = False) -> str:
     """The page's address, and the one for 3D Slicer; with the token, which is shown here and nowhere else."""
     wildcard = access.host in ("0.0.0.0", "::")
     name = socket.gethostname() if wildcard else f"[{access.host}]" if ":" in access.host else access.host
     base = f"http://{name}:{port}"
     url = f"{base}/?token={access.token}" if access.token else f"{base}/"
     server = f"{base}{PREFIX}{access.token}" if access.token else base
-    print(f"viewer: {url}\n3D Slicer (MONAI Label server): {server}", flush=True)
-    print("For research; not for clinical use. Ctrl-C ends it.", flush=True)
+    if as_json:
+        print(json.dumps({"viewer": url, "monai_label": server}), flush=True)
+    else:
+        print(f"viewer: {url}\n3D Slicer (MONAI Label server): {server}", flush=True)
+        print("For research; not for clinical use. Ctrl-C ends it.", flush=True)
     return url
 
 
