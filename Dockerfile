@@ -14,8 +14,9 @@ WORKDIR /opt/berdiff
 COPY pyproject.toml constraints.txt README.md LICENSE ./
 COPY src src
 RUN python -m pip install ${CONSTRAINTS:+-c ${CONSTRAINTS}} ".[${EXTRAS}]" && rm -rf build src/*.egg-info
-# nobody works as root: results belong to whom `docker run --user` says, by default to this user
-RUN useradd --create-home --uid 10001 berdiff && mkdir -p /data /cache && chown berdiff /data /cache
+# nobody works as root: results belong to whom `docker run --user` says, by default to this user; both folders are open to
+# any user, as /tmp is, and so is a volume that docker makes of them
+RUN useradd --create-home --uid 10001 berdiff && mkdir -p /data /cache && chmod 1777 /data /cache
 USER berdiff
 ENV BERDIFF_CACHE=/cache/berdiff HF_HOME=/cache/huggingface MPLCONFIGDIR=/cache/matplotlib
 WORKDIR /data

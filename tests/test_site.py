@@ -63,6 +63,19 @@ def test_every_page_is_in_the_menu():
     assert {page for page in pages - listed if not page.startswith("results/")} == set()
 
 
+def test_options_and_intervals_are_not_cut_and_long_names_break_at_dots():
+    made = hook("wrapping")["on_page_content"]
+    assert made("<td><code>berdiff evaluate --split test</code></td>") == (
+        '<td><code>berdiff evaluate <span class="whole">--split</span> test</code></td>'
+    )
+    assert made("<td>.207 (.181 to .239)</td>") == '<td>.207 <span class="whole">(.181 to .239)</span></td>'
+    name = "berdiff.diffusion.bernoulli.q_marginal"
+    assert made(f"<code>{name}</code>").replace("<wbr>", "") == f"<code>{name}</code>"
+    assert "berdiff.<wbr>diffusion." in made(f"<code>{name}</code>")
+    block = "<pre><code>berdiff segment lidc scan.png --out results\n</code></pre>"
+    assert made(block) == block
+
+
 def test_new_pages_of_results_come_into_the_menu(tmp_path: Path):
     (tmp_path / "results").mkdir()
     (tmp_path / "results/old.md").write_text("# Old\n")
