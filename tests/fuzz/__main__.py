@@ -105,7 +105,7 @@ def _worker(first: int, last: int, seed: int, seeds: Path, formats: list[str], w
             ready, _, _ = select.select([pipe], [], [], PATIENCE)
             if ready:
                 begun = _cpu_seconds(child)
-            elif IDLE < _cpu_seconds(child) - before and _cpu_seconds(child) - begun < SECONDS:
+            elif _cpu_seconds(child) - before > IDLE and _cpu_seconds(child) - begun < SECONDS:
                 continue  # it works, and others have the processor
             else:
                 os.kill(child, signal.SIGKILL)
