@@ -1,10 +1,21 @@
 """Which device a command runs on."""
 
+import signal
+import subprocess
+import sys
+from functools import cache
 from typing import Literal
 
 import torch
 
 from berdiff.errors import InputError
+
+BF16_TRIAL = """
+import torch
+a = torch.ones(64, 64, dtype=torch.bfloat16)
+torch.conv2d((a @ a).view(1, 16, 16, 16), a[:36].view(16, 16, 3, 3))
+"""
+BF16_REMEDY = "ONEDNN_MAX_CPU_ISA=AVX512_CORE_FP16"
 
 
 def choose_device(name: str = "auto") -> str:
@@ -37,4 +48,28 @@ def choose_precision(device: str, precision: Literal["fp32", "bf16"]) -> Literal
         lacks = True
     if lacks:
         raise InputError(f"--precision: expected fp32 on this {device}, which has no bf16, found {precision}")
+    if torch.device(device).type == "cpu":
+        expect_bf16("--precision")
     return precision
+
+
+def expect_bf16(option: str) -> None:
+    """InputError where bf16 would end this process without a word."""
+    if ended_by := bf16_ends_by():
+        raise InputError(
+            f"{option}: expected a processor that can compute in bf16, found one where a product in bf16 ends the "
+            f"process by {ended_by}; set {BF16_REMEDY} in the environment, which leaves AMX out, or stay with 32 bits"
+        )
+
+
+@cache
+def bf16_ends_by() -> str:
+    """The signal that a small product and convolution in bf16 end a process by on this machine's CPU, or nothing.
+
+    Some virtual machines announce AMX and cannot do it, and no flag of the processor says so: only a try in a process
+    that may be lost.
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", BF16_TRIAL], stdin=subprocess.DEVNULL, capture_output=True, check=False
+    )
+    return signal.Signals(-done.returncode).name if done.returncode < 0 else ""

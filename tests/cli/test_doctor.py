@@ -53,3 +53,13 @@ def test_it_says_what_is_missing_and_fits_the_terminal(monkeypatch: pytest.Monke
     assert any(re.match(r'\[ray\] +without ray: pip install "berdiff\[ray\]"', line) for line in lines)
     assert any(re.match(r"missing +scipy$", line) for line in lines)
     assert all(len(line) <= 80 or " " not in line.strip().split(None, 1)[-1] for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"), [("avx2 amx_bf16", "not usable: a product in it ends"), ("avx2", "no bf16")]
+)
+def test_bf16_is_tried_where_amx_is_announced(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, flags: str, words: str):
+    (tmp_path / "cpuinfo").write_text(f"model name : made up\nflags : {flags}\n")
+    monkeypatch.setattr(doctor, "CPU_INFO", tmp_path / "cpuinfo")
+    monkeypatch.setattr("berdiff.device.bf16_ends_by", lambda: "SIGILL")
+    assert words in re.sub(r"\s+", " ", doctor._text(doctor.examine()))

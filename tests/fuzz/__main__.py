@@ -28,6 +28,7 @@ from fuzz.targets import TARGETS, attempt
 
 SECONDS, MEGABYTES = 20, 2000  # of the processor: others may be at it
 PATIENCE = 90  # seconds by the clock, for those that wait and do nothing
+IDLE = 1  # seconds of the processor within that time: who takes less waits for something, also on a loaded machine
 SINGLE = ("pictures", "tiff", "nifti", "dicom", "npy")  # each file or folder in it is an input
 HARD_BYTES = 6 * 2**30  # of address space beyond what the worker has at its start: the machine is others' too
 
@@ -97,11 +98,16 @@ def _worker(first: int, last: int, seed: int, seeds: Path, formats: list[str], w
             Path(work.parent, "fuzzer.txt").write_text(traceback.format_exc())
         os._exit(0)
     os.close(write)
-    number, text = first, b""
+    number, text, begun = first, b"", 0.0
     with os.fdopen(read, "rb", buffering=0) as pipe:
         while number < last:
+            before = _cpu_seconds(child)
             ready, _, _ = select.select([pipe], [], [], PATIENCE)
-            if not ready:
+            if ready:
+                begun = _cpu_seconds(child)
+            elif _cpu_seconds(child) - before > IDLE and _cpu_seconds(child) - begun < SECONDS:
+                continue  # it works, and others have the processor
+            else:
                 os.kill(child, signal.SIGKILL)
             piece = pipe.read(2**16) if ready else b""
             text += piece
@@ -111,7 +117,8 @@ def _worker(first: int, last: int, seed: int, seeds: Path, formats: list[str], w
                 number += 1
             if not piece:
                 _, status = os.waitpid(child, 0)
-                kind = ("crash", f"signal {os.WTERMSIG(status)}") if ready else ("hang", f"over {PATIENCE} s")
+                idle = f"{PATIENCE} s without work, or over {SECONDS} s of it"
+                kind = ("crash", f"signal {os.WTERMSIG(status)}") if ready else ("hang", idle)
                 if (own := work.parent / "fuzzer.txt").exists():
                     raise RuntimeError(own.read_text())
                 where = {"number": number, "format": formats[number % len(formats)], "what": "?"}
@@ -131,6 +138,12 @@ def _serve(pipe: int, first: int, last: int, seed: int, seeds: Path, formats: li
     for number in range(first, last):
         outcome = one_input(number, seed, seeds, formats, work)
         os.write(pipe, json.dumps(outcome).encode() + b"\n")
+
+
+def _cpu_seconds(process: int) -> float:
+    """Of the processor, by a child that lives or was not waited for yet."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _reset_peak() -> None:

@@ -30,6 +30,7 @@ PROGRAMS = {
     "git": "the commit in a run's environment.json",
     "chromium": "tests of the viewer; any browser shows its pages",
 }
+CPU_INFO = Path("/proc/cpuinfo")
 BF16 = ("avx512_bf16", "amx_bf16", "bf16")  # flags of the processor that compute in bf16
 
 
@@ -83,8 +84,9 @@ def _version(name: str) -> str | None:
 def _machine() -> dict[str, Any]:
     import torch
 
-    info = Path("/proc/cpuinfo")
-    stated = info.read_text().splitlines() if info.is_file() else []
+    from berdiff.device import bf16_ends_by
+
+    stated = CPU_INFO.read_text().splitlines() if CPU_INFO.is_file() else []
     lines = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in stated)}
     flags = {*lines.get("flags", lines.get("Features", "")).split()}
     cuda = [
@@ -101,6 +103,8 @@ def _machine() -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "threads_set_by": "OMP_NUM_THREADS" if os.environ.get("OMP_NUM_THREADS") else None,
         "bf16": sorted(flags & {*BF16}),
+        # tried only where it may be announced and missing: it takes another second or two
+        "bf16_ends_by": bf16_ends_by() if "amx_bf16" in flags else "",
         "memory": os.sysconf(pages[0]) * os.sysconf(pages[1]),
     }
 
@@ -123,8 +127,12 @@ def _size(path: Path) -> int:
 
 
 def _text(found: dict[str, Any]) -> str:
+    from berdiff.device import BF16_REMEDY
+
     machine = found["machine"]
     bf16 = f"bf16 by {', '.join(machine['bf16'])}" if machine["bf16"] else "no bf16 in hardware"
+    if machine["bf16_ends_by"]:
+        bf16 += f", not usable: a product in it ends by {machine['bf16_ends_by']} unless {BF16_REMEDY} is set"
     threads = f"{machine['threads']} threads" + (f" ({machine['threads_set_by']})" if machine["threads_set_by"] else "")
     lines = [
         ("berdiff", f"{found['berdiff']} in {found['installed_in']}"),

@@ -3,10 +3,12 @@
 The parameter groups of a method each have their own rate at a step, and are clipped by themselves."""
 
 import math
+import os
 from typing import Any
 
 import torch
 from lightning_fabric import Fabric
+from lightning_fabric.accelerators import CPUAccelerator
 from lightning_fabric.strategies import ModelParallelStrategy
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
@@ -16,6 +18,7 @@ from torch.nn.utils import clip_grad_norm_
 from torch.optim import SGD, AdamW, Optimizer
 
 from berdiff.data.describe import expect
+from berdiff.device import expect_bf16
 from berdiff.errors import InputError
 from berdiff.methods.base import Segmenter
 from berdiff.training.config import AnyConfig, EngineConfig, OptimConfig
@@ -30,7 +33,7 @@ def make_fabric(config: EngineConfig) -> Fabric:
         torch.set_num_threads(config.threads)
     strategy = ModelParallelStrategy(_shard) if config.strategy == "fsdp" else config.strategy
     try:
-        return Fabric(
+        fabric = Fabric(
             accelerator=config.accelerator,
             devices=int(config.devices) if config.devices.isdigit() else config.devices,
             num_nodes=config.num_nodes,
@@ -40,6 +43,10 @@ def make_fabric(config: EngineConfig) -> Fabric:
     except (ValueError, RuntimeError, ModuleNotFoundError, AttributeError) as error:
         first_line = str(error).strip().splitlines()[0]
         raise InputError(f"--engine: expected settings that fit this machine, found: {first_line}") from error
+    first = os.environ.get("LOCAL_RANK", "0") == "0"  # one process tries it for all of a machine
+    if config.precision == "bf16-mixed" and first and isinstance(fabric.accelerator, CPUAccelerator):
+        expect_bf16("--engine.precision")
+    return fabric
 
 
 def _shard(module: nn.Module, mesh: DeviceMesh) -> nn.Module:
