@@ -7,7 +7,7 @@ result.saliency, result.samples, result.representatives(3), result.plot()
 
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.2.0.dev0"
+__version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from berdiff.inference.model import load
