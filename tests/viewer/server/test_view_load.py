@@ -100,7 +100,7 @@ def ended(process, temporary):
     process.terminate()
     out, _ = process.communicate(timeout=60)
     err = (temporary.parent / "log").read_text()
-    assert (process.returncode, out) == (0, "stopped\n"), err
+    assert (process.returncode, out, err.splitlines()[-1]) == (0, "", "stopped"), err
     assert not list(temporary.iterdir())
     assert "POST /api/jobs 202" in err
     assert not [word for word in ("Traceback", "internal error", "a.png") if word in err]
