@@ -7,6 +7,7 @@ import signal
 import socket
 import threading
 import webbrowser
+from contextlib import suppress
 from dataclasses import dataclass
 from types import FrameType
 
@@ -56,9 +57,9 @@ def serve(service: Service, address: Address) -> None:
             )
             if address.browser:
                 threading.Timer(0.5, webbrowser.open, [url]).start()
-            uvicorn.Server(config).run(sockets=[sock])
-    except (KeyboardInterrupt, _Left):
-        note("stopped")
+            with suppress(KeyboardInterrupt, _Left):
+                uvicorn.Server(config).run(sockets=[sock])
+            note("stopped")
     finally:
         service.close()
         signal.signal(signal.SIGTERM, before)
