@@ -69,7 +69,7 @@ def test_a_set_is_chosen_out_of_a_pool_and_compared(run, tmp_path, capsys):
     assert (result["settings"]["set"], result["settings"]["pool"]) == ("representative", 6)
     assert {"ged_4", "hm_iou_4", "ged_6_unbiased"} <= set(result["metrics"])
     (figures,) = result["finding"].values()
-    assert set(figures) == {"ece", "r2", "ged", "reliability"}
+    assert set(figures) == {"ece", "ece_if_calibrated", "r2", "ged", "reliability"}
     assert main(["compare", a, b]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "GED, HM-IoU and D_max are of sets chosen by different rules" in shown

@@ -1,6 +1,8 @@
 """`berdiff train` as a user gives it, with real networks at their smallest."""
 
 import json
+import os
+import sys
 from pathlib import Path
 
 import brats_writer
@@ -60,6 +62,51 @@ def test_validation_gives_the_figures_of_an_evaluation(store: Path, tmp_path: Pa
     (row,) = read_run(run).of_kind("validation")
     assert row["ged"] == pytest.approx(metrics["ged_2"]["value"], abs=1e-12)
     assert row["hm_iou"] == pytest.approx(metrics["hm_iou_2"]["value"], abs=1e-12)
+
+
+BOTH_STAGES = ["--model.preset", "fast-tiny", "--model.sampler.steps", "2", "--data.crop", "None"]
+BOTH_STAGES += ["--engine.accelerator", "cpu", "--engine.devices", "1"]
+
+
+def energy_command(store: Path, run: Path) -> list[str]:
+    own = ["--loop.batch-size", "4", "--validation.every", "0", "--max-steps", "2"]
+    return ["train", "lidc-cpu-energy", "--data", str(store), "--out", str(run), *BOTH_STAGES, *own]
+
+
+def test_a_recipe_of_two_stages_trains_the_first_and_starts_anew(store: Path, tmp_path: Path, monkeypatch) -> None:
+    """As after a fork: `execve` does not come back."""
+    begun, started = [], []
+
+    def execve(program: str, words: list[str], environment: dict[str, str]) -> None:
+        started.append((program, words, environment))
+        raise SystemExit(0)
+
+    monkeypatch.setattr(session, "train", lambda config, run: begun.append((config, run)) or "finished: 10000 steps")
+    monkeypatch.setattr(os, "execve", execve)
+    command = [*energy_command(store, tmp_path / "runs/mine"), "--seed", "3"]
+    with pytest.raises(SystemExit) as ended:
+        main([*command, "--quiet"])
+    assert ended.value.code == 0
+    ((config, run),) = begun
+    assert run == tmp_path / "runs/mine-lidc-cpu"
+    assert (config.recipe, config.seed, config.data.store) == ("lidc-cpu", 3, str(store))
+    assert (config.model.preset, config.model.energy, config.loop.max_steps) == ("fast-tiny", 0, 10_000)
+    ((program, words, environment),) = started
+    assert (program, words[:3]) == (sys.executable, [sys.executable, "-m", "berdiff.cli.main"])
+    assert words[3:] == [*command, "--quiet"]
+    assert environment == dict(os.environ)
+
+
+def test_a_recipe_of_two_stages_begins_from_a_finished_first_one(store: Path, tmp_path: Path, capsys) -> None:
+    run, first = tmp_path / "mine", tmp_path / "mine-lidc-cpu"
+    own = ["train", "lidc-cpu", "--data", str(store), "--out", str(first), "--max-steps", "1", *BOTH_STAGES]
+    assert main([*own, "--seed", "1"]) == 0
+    assert main(energy_command(store, run)) == 2
+    assert "--seed: 1 -> 0" in capsys.readouterr().err
+    assert not run.exists()
+    assert main([*energy_command(store, run), "--seed", "1"]) == 0
+    assert json.loads((run / "config.json").read_text())["init"] == str(first)
+    assert read_run(run).rows[-1]["reason"] == "finished: 2 steps"
 
 
 def test_brats_paper_trains_on_a_store_of_the_papers_split(tmp_path: Path, capsys) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from berdiff.inference import sets
 from berdiff.inference.representatives import iou_distance
-from berdiff.inference.sets import LAMBDA, choose_set, set_rng
+from berdiff.inference.sets import choose_set, set_rng
 from berdiff.inference.settings import SetRule
 
 RNG = np.random.default_rng(0)
@@ -24,11 +24,11 @@ def discs(P: int, seed: int, targets: int = 1) -> np.ndarray:
     return ((rows - place[0]) ** 2 + (columns - place[1]) ** 2 < radius**2).astype(np.uint8)
 
 
-def energy(distance: np.ndarray, chosen: list[int], weight: float) -> float:
-    """2 mean_i d(s_i, pool) - weight mean_ij d(s_i, s_j), by loops."""
+def energy(distance: np.ndarray, chosen: list[int]) -> float:
+    """2 mean_i d(s_i, pool) - mean_ij d(s_i, s_j), by loops."""
     k, P = len(chosen), len(distance)
     to_pool = sum(distance[i, j] for i in chosen for j in range(P)) / (k * P)
-    return 2 * to_pool - weight * sum(distance[i, j] for i in chosen for j in chosen) / k**2
+    return 2 * to_pool - sum(distance[i, j] for i in chosen for j in chosen) / k**2
 
 
 @given(st.integers(1, 9), st.integers(1, 2), st.integers(0, 10**6))
@@ -40,7 +40,7 @@ def test_each_representative_is_the_one_that_lowers_the_energy_most(P, targets, 
     assert sorted(found) == list(range(P))
     for k in range(1, P + 1):
         before, pick = found[: k - 1], found[k - 1]
-        after = {c: energy(distance, [*before, c], LAMBDA) for c in range(P) if c not in before}
+        after = {c: energy(distance, [*before, c]) for c in range(P) if c not in before}
         assert after[pick] <= min(after.values()) + 1e-12
         # of equal masks the one of lower place
         assert not any((pool[c] == pool[pick]).all() for c in after if c < pick)
@@ -52,7 +52,7 @@ def test_a_representative_set_by_hand():
     """Seven empty masks and three full ones, which have IoU 0."""
     pool = np.zeros((10, 1, 4, 4), np.uint8)
     pool[[1, 4, 8]] = 1
-    # to the pool .3 and .7: first an empty one; then .3 against .7 - .45, a full one; 0 against .4; .075 against .25
+    # to the pool .3 and .7: first an empty one; then .3 against .7 - .5, a full one; -.03 against .37; .05 against .2
     found = choose_set(pool, 4, "representative", RNG).tolist()
     assert found == [0, 1, 2, 3]
     volume = np.zeros((10, 1, 3, 4, 4), np.uint8)  # and the same of volumes, over all slices
@@ -86,14 +86,14 @@ def test_systematic_masks_are_not_in_the_order_of_their_areas():
 
 
 def test_chosen_sets_are_nearer_to_their_pool_than_independent_ones():
-    """The energy distance (LAMBDA 1 and the pool's own term) of 8 of 40, over 60 pools."""
+    """The energy distance (with the pool's own term) of 8 of 40, over 60 pools."""
     found = {rule: [] for rule in RULES}
     for seed in range(60):
         pool = discs(40, seed)
         distance = iou_distance(pool)
         for rule in RULES:
             chosen = choose_set(pool, 8, rule, np.random.default_rng(seed), distance).tolist()
-            found[rule].append(energy(distance, chosen, 1) - distance.mean())
+            found[rule].append(energy(distance, chosen) - distance.mean())
     mean = {rule: np.mean(values) for rule, values in found.items()}
     assert min(min(values) for values in found.values()) > -1e-12  # it is a distance
     assert mean["representative"] < 0.5 * mean["independent"]

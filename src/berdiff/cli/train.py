@@ -3,6 +3,7 @@
 import argparse
 import inspect
 import json
+import os
 import signal
 import sys
 from contextlib import nullcontext, redirect_stdout
@@ -13,8 +14,9 @@ from typing import Annotated, Any, Generic
 import tyro
 
 from berdiff import schema
+from berdiff.display import is_quiet
 from berdiff.errors import InputError
-from berdiff.experiments.recipes import RECIPES
+from berdiff.experiments.recipes import FIRST_STAGES, RECIPES
 from berdiff.methods.config import METHODS, M, adopt, method_class
 from berdiff.training.config import TrainConfig, as_plain, check
 
@@ -74,6 +76,8 @@ def command(argv: list[str]) -> None:
             print(schema.dump({"config": as_plain(config), "estimate": found}).rstrip() if asked.json else table)
             return
         with redirect_stdout(sys.stderr) if asked.json else nullcontext():  # the JSON alone is the output
+            if config.init is None and config.recipe in FIRST_STAGES:
+                config = replace(config, init=str(_first_stage(config, asked.out, argv)))
             reason = session.train(config, asked.out)
     except RunStopped as stopped:
         print(f"berdiff train: {stopped}", file=sys.stderr)
@@ -83,6 +87,37 @@ def command(argv: list[str]) -> None:
 
         print(json.dumps(run_summary(read_run(asked.out)), indent=2))
     leave_if_signalled(reason)
+
+
+def _first_stage(config: TrainConfig[Any], out: Path, argv: list[str]) -> Path:
+    """The run that a recipe of two stages trains on from; where it is not finished, it is trained now.
+
+    Processes that have trained together once cannot do so again: after the first stage this command starts anew.
+    """
+    from berdiff.training import session
+
+    first = session.with_absolute_store(check(FIRST_STAGES[config.recipe](config)))
+    run = (out.parent / f"{out.name}-{first.recipe}").resolve()
+    session.refuse_another(first, run)
+    if is_finished(run):
+        return run
+    environment = dict(os.environ)  # before those are added by which processes find each other
+    leave_if_signalled(session.train(first, run))
+    if not _is_first_process():
+        raise SystemExit(0)
+    sys.stdout.flush()
+    words = ["train", *argv, *(["--quiet"] if is_quiet() else [])]
+    os.execve(sys.executable, [sys.executable, "-m", "berdiff.cli.main", *words], environment)
+
+
+def is_finished(run: Path) -> bool:
+    """Whether a training in this folder came to its own end, and not by a signal or a kill."""
+    from berdiff.training.run_folder import read_run
+
+    if not (run / "config.json").is_file():
+        return False
+    last = [{}, *read_run(run).rows][-1]
+    return last.get("kind") == "end" and last["reason"].startswith("finished")
 
 
 def _is_first_process() -> bool:

@@ -18,15 +18,25 @@ class PatientBootstrap:
         """`patients`: any array that names every patient, with repetitions."""
         self.patients = np.unique(patients)
         count = len(self.patients)
+        rng = np.random.default_rng(seed)
         # how often each patient is drawn in each resample (resamples, patients)
-        self.times = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), size=resamples)
+        self.times = rng.multinomial(count, np.full(count, 1 / count), size=resamples)
+        self.signs = rng.choice((-1.0, 1.0), (resamples, count))
 
     def totals(self, values: np.ndarray, patients: np.ndarray) -> np.ndarray:
         """The sums of `values` `(N, F)` in each resample `(resamples, F)`; `patients` names the patient of each row."""
-        index = np.searchsorted(self.patients, patients)
-        of_patient = np.zeros((len(self.patients), values.shape[1]))
-        np.add.at(of_patient, index, values)
-        return self.times @ of_patient
+        return self.times @ self._by_patient(values, patients)
+
+    def flipped_totals(self, values: np.ndarray, patients: np.ndarray) -> np.ndarray:
+        """The same sums with a random sign for all values of a patient: what they could be if they were 0 on average,
+        and those of a patient belong together (a wild bootstrap)."""
+        return self.signs @ self._by_patient(values, patients)
+
+    def _by_patient(self, values: np.ndarray, patients: np.ndarray) -> np.ndarray:
+        """The sums of `values` `(N, F)` of each patient."""
+        out = np.zeros((len(self.patients), values.shape[1]))
+        np.add.at(out, np.searchsorted(self.patients, patients), values)
+        return out
 
     def means(self, values: np.ndarray, patients: np.ndarray) -> np.ndarray:
         """The mean of `values` `(N,)` in each resample `(resamples,)`; NaN where it has none of their patients."""

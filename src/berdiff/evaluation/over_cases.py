@@ -7,7 +7,7 @@ import numpy as np
 from berdiff.evaluation.bootstrap import Figure, PatientBootstrap
 from berdiff.evaluation.per_case import Columns
 from berdiff.evaluation.scores import SIZE_GAPS
-from berdiff.metrics.finding import finding_ece, finding_ged, finding_r2, finding_sums, reliability
+from berdiff.metrics.finding import finding_ece, finding_gaps, finding_ged, finding_r2, finding_sums, reliability
 
 
 def marked(columns: Columns) -> dict[str, int]:
@@ -44,7 +44,11 @@ def size_spread(columns: Columns, bootstrap: PatientBootstrap) -> dict[str, Figu
 
 
 def finding_figures(columns: Columns, bootstrap: PatientBootstrap) -> dict[str, Any]:
-    """P(finding) of one target: ECE, R^2 and the GED of this decision with intervals, and the reliability table."""
+    """P(finding) of one target: ECE, R^2 and the GED of this decision with intervals, and the reliability table.
+
+    `ece_if_calibrated`: what ECE would be of a model whose p is right on average, on as few patients: chance leaves a
+    gap in every bin. Each patient's q - p gets a random sign; the mean, and the middle 95 %.
+    """
     p, q, patients = columns["finding_samples"], columns["finding_raters"], columns["patient"]
     sums = finding_sums(p, q)
     resampled = bootstrap.totals(sums, patients)
@@ -52,5 +56,12 @@ def finding_figures(columns: Columns, bootstrap: PatientBootstrap) -> dict[str, 
         "ece": bootstrap.interval(float(finding_ece(sums.sum(0))), finding_ece(resampled)),
         "r2": bootstrap.interval(float(finding_r2(sums.sum(0))), finding_r2(resampled)),
         "ged": bootstrap.estimate(finding_ged(p, q), patients),
+        "ece_if_calibrated": _ece_if_calibrated(sums, patients, bootstrap),
         "reliability": [row._asdict() for row in reliability(p, q)],
     }
+
+
+def _ece_if_calibrated(sums: np.ndarray, patients: np.ndarray, bootstrap: PatientBootstrap) -> Figure:
+    gaps = bootstrap.flipped_totals(finding_gaps(sums), patients)
+    ece = np.abs(gaps).sum(-1) / len(sums)
+    return bootstrap.interval(float(ece.mean()) if len(bootstrap.patients) > 1 else np.nan, ece)

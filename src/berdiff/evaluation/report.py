@@ -22,7 +22,7 @@ DISTANCES = {
     "d_yy": "two raters, also one with itself, d_YY",
     "d_raters": "two different raters, D",
 }
-FINDING = {"ece": "ECE", "r2": "R^2", "ged": "GED, 2 (p - q)^2"}
+FINDING = {"ece": "ECE", "ece_if_calibrated": "ECE if calibrated", "r2": "R^2", "ged": "GED, 2 (p - q)^2"}
 
 
 def tables_of(result: dict[str, Any]) -> list[TextTable]:
@@ -74,7 +74,7 @@ def _sizes(result: dict[str, Any]) -> Iterator[TextTable]:
 def _finding(target: str, figures: dict[str, Any]) -> TextTable:
     return (
         [f"P(finding), {target}", "value", "95 % interval"],
-        [[words, *_cells(figures[name])] for name, words in FINDING.items()],
+        [[words, *_cells(figures[name])] for name, words in FINDING.items() if name in figures],
     )
 
 
@@ -136,6 +136,8 @@ def captions(result: dict[str, Any]) -> list[str]:
         "exact model: knows p(y|x), of which the R raters are taken to be independent draws, and not the raters; "
         f"its GED is {'D / R, the limit of any set' if chosen else 'D (1/R + 1/n), unbiased D / R'}.",
         "perfect sampler: draws from the case's own raters; its GED is exact, d_YY / n.",
+        "ECE if calibrated: what chance gives a model whose P(finding) is right on average, on as many patients; the "
+        "mean, and the middle 95 %.",
     ]
     if chosen:
         lines.append(

@@ -47,6 +47,7 @@ class OfFinding(schema.Content):
     r2: Figure
     ged: Figure
     reliability: list[Reliability]
+    ece_if_calibrated: Figure | None = None  # evaluations of 0.2.0 do not have it
 
 
 @dataclass(frozen=True)

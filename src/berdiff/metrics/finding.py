@@ -49,7 +49,12 @@ def finding_sums(p: np.ndarray, q: np.ndarray, bins: int = BINS) -> np.ndarray:
 
 def finding_ece(sums: np.ndarray) -> np.ndarray:
     """Expected calibration error, of sums `(..., 4 + bins)`: |mean p - mean q| of each bin, weighted by its cases."""
-    return np.abs(sums[..., 4:]).sum(-1) / sums[..., 0]
+    return np.abs(finding_gaps(sums)).sum(-1) / sums[..., 0]
+
+
+def finding_gaps(sums: np.ndarray) -> np.ndarray:
+    """The columns `(..., bins)` of sums `(..., 4 + bins)` that p - q adds up to in each bin."""
+    return sums[..., 4:]
 
 
 def finding_r2(sums: np.ndarray) -> np.ndarray:

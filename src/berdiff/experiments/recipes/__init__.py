@@ -24,3 +24,5 @@ _FAMILIES = (bernoulli, brats, latent, adversarial, joint, deterministic, diffus
 RECIPES: dict[str, Callable[[], TrainConfig[Any]]] = {
     recipe.__name__.replace("_", "-"): recipe for family in _FAMILIES for recipe in family.RECIPES
 }
+FIRST_STAGES: dict[str, Callable[[TrainConfig[Any]], TrainConfig[Any]]] = bernoulli.FIRST_STAGES
+"""Recipes that train on from another: from the configuration asked for, what is trained first without --init."""
