@@ -1,10 +1,10 @@
-"""Tables fit the terminal, and a name is never broken into lines."""
+"""Tables fit the terminal; names stay on one line, and rows that differ never look the same."""
 
 import pytest
 from rich.console import Console
 
 from berdiff import text_tables
-from berdiff.text_tables import shortened, show, show_markdown, width_of
+from berdiff.text_tables import WIDE, TextTable, shortened, show, show_markdown, show_pairs, width_of
 
 NAME = "LIDC-IDRI-0123/scan-12/nodule-0/slice-100"
 HEADER = ["case", "GED 16", "95 % interval", "of a perfect sampler"]
@@ -25,13 +25,17 @@ def shown(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture):
 
 @pytest.mark.parametrize("width", [60, 80, 100])
 def test_a_table_fits_and_names_stay_on_one_line(shown, width: int):
-    lines = shown(width, show, [(HEADER, BODY)], ["a long line below " * 10])
-    table = [line for line in lines if not line.startswith("a long line")]
+    path = "a/path/of/more/columns/than/any/of/these/terminals/" * 2
+    lines = shown(width, show, [(HEADER, BODY)], ["a long line below " * 10 + path])
+    table, below = lines[: lines.index("")], lines[lines.index("") + 1 :]
     assert max(map(len, table)) <= width
     assert sum("0.210" in line for line in table) == 2
     assert next(line for line in table if "0.102 to 0.343" in line).split()[0].endswith("nodule-0/slice-100")
     assert any("[not markup]" in line for line in table)
-    assert any(line.startswith("a long line") and len(line) > width for line in lines)
+    *words, last = below
+    assert " ".join(words) == ("a long line below " * 10).strip()
+    assert max(map(len, words)) <= width
+    assert last == path  # can be copied
 
 
 def test_columns_are_left_out_only_where_they_must_be(shown):
@@ -43,7 +47,8 @@ def test_columns_are_left_out_only_where_they_must_be(shown):
     assert sum("0.210" in line for line in lines) == 2
 
 
-def test_elsewhere_nothing_is_folded(capsys: pytest.CaptureFixture):
+def test_elsewhere_nothing_is_folded(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture):
+    monkeypatch.delenv("COLUMNS", raising=False)
     show([(HEADER, BODY)])
     first = capsys.readouterr().out.splitlines()[0]
     assert first.split("  ")[0] == "case"
@@ -65,3 +70,85 @@ def test_names_lose_their_beginning():
     assert shortened(NAME, len(NAME)) == NAME
     assert shortened(NAME, 20) == "...odule-0/slice-100"
     assert width_of(["a", "bb cc"], [["x", "y"]]) == 1 + 1 + 2
+
+
+LABELS = ["Dice of the likeliest class by patient where marked", "Dice of the likeliest class by slice where marked"]
+
+
+def test_labels_go_on_below_themselves_and_numbers_do_not(shown):
+    body = [cells for label in LABELS for cells in ([label, "A", "0.936"], ["", "B", "0.000941"])]
+    body = [[*row, *(["-0.00958 to 0.000722", "undecided"] if row[1] == "B" else ["", ""])] for row in body]
+    lines = shown(70, show, [(["target whole tumour", "", "value", "95 % interval", "better"], body)])
+    assert max(map(len, lines)) <= 70
+    for label in LABELS:
+        above = next(i for i, line in enumerate(lines) if line.startswith("Dice") and label.startswith(line.strip()))
+        first, second = lines[above], lines[above + 1].split("  ")[0]
+        assert f"{first.strip()} {second.removesuffix(' A')}" == label
+        assert lines[above + 2].split() == ["B", "0.000941", "-0.00958", "to", "0.000722", "undecided"]
+        lines = lines[above + 1 :]
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["a/folder/of/many/{}/slice-1", "{}/of/a/long/study/name/with/the/same/end.nii.gz", "same/{0}/{0}/ends" + "x" * 20],
+)
+@pytest.mark.parametrize("width", [40, 50])
+def test_shortened_names_still_tell_rows_apart(shown, pattern: str, width: int):
+    names = [pattern.format(f"patient-{i}") for i in range(3)]
+    lines = shown(width, show, [(["input", "size"], [[name, "246 [148, 320] mm^2"] for name in names])])
+    assert max(map(len, lines)) <= width
+    rows, row = [], ""
+    for line in lines[1:-1]:  # a name may take several lines, with the size in the last
+        row += line[: width - 20].strip()
+        if "mm^2" in line:
+            rows, row = [*rows, row], ""
+    assert len({*rows}) == 3
+
+
+MANY: TextTable = (
+    ["method", "whose", *(f"GED {n} (lower is better)" for n in (16, 8, 4, 1)), "network_passes"],
+    [["Gaussian diffusion, the same network", "the paper's", *["0.735 (0.715 to 0.756)"] * 4, "384000"]],
+)
+
+
+@pytest.mark.parametrize("width", [72, 80, 100, 120])
+def test_nothing_is_cut_where_folding_is_enough(shown, width: int):
+    lines = shown(width, show, [MANY])
+    assert max(map(len, lines)) <= width
+    for word in ("Gaussian", "diffusion,", "same", "network", "the", "paper's", "384000", "passes"):
+        assert word in " ".join(lines).split()
+    assert sum(line.split().count("0.735") for line in lines) == 4
+    assert " ".join(lines).count("0.756)") == 4
+    assert not any("left out" in line for line in lines)
+
+
+@pytest.mark.parametrize("width", [10, 24, 40])
+def test_what_cannot_fit_is_left_out_and_named(shown, width: int):
+    lines = shown(width, show, [MANY])
+    assert max(map(len, lines)) <= max(width, len("network_passes;"))
+    assert "left out to fit:" in " ".join(lines)
+    assert "network_passes" in " ".join(lines)
+    assert "Gaussian" in " ".join(lines)
+
+
+def test_a_header_of_one_long_word_is_broken_before_a_column_is_left_out(shown):
+    targets = [f"non-enhancing-tumour-core-{i}" for i in range(5)]
+    lines = shown(80, show, [(["by target", *targets], [["GED 16, unbiased", *["0.735"] * 5]])])
+    assert max(map(len, lines)) <= 80
+    assert lines[-2].split()[-5:] == ["0.735"] * 5
+
+
+def test_pairs_go_on_below_themselves(shown):
+    lines = shown(40, show_pairs, [("packages", "one 1.0, " * 9), ("missing", "")])
+    assert max(map(len, lines)) <= 40
+    assert " ".join(line[10:] for line in lines[:-1]) == ("one 1.0, " * 9).strip()
+    assert {line[:10].strip() for line in lines[1:-1]} == {""}
+    assert lines[-1] == "missing"
+
+
+@pytest.mark.parametrize(("columns", "edge"), [("80", 80), ("0", WIDE), ("wide", WIDE), (None, WIDE)])
+def test_off_a_terminal_the_edge_is_what_the_user_asks_for(monkeypatch, columns: str | None, edge: int):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    if columns is not None:
+        monkeypatch.setenv("COLUMNS", columns)
+    assert text_tables.console().width == edge

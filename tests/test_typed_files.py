@@ -16,7 +16,7 @@ from berdiff import schema
 from berdiff.data import manifest
 from berdiff.data.store import Store
 from berdiff.errors import InputError
-from berdiff.evaluation.compare import compare, comparison_table
+from berdiff.evaluation.compare import compare, comparison_tables
 from berdiff.evaluation.evaluate import evaluate
 from berdiff.evaluation.evaluation_folder import EvaluationFolder, read_result
 from berdiff.evaluation.report import markdown
@@ -139,7 +139,7 @@ def _part(base: Path) -> None:
 
 def _evaluation(base: Path) -> None:
     markdown(read_result(base / "evaluation"))
-    comparison_table(compare([base / "evaluation", base / "other"]))
+    comparison_tables(compare([base / "evaluation", base / "other"]))
 
 
 def _segmented(base: Path) -> None:

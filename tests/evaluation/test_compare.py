@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from berdiff.errors import InputError
-from berdiff.evaluation.compare import average, compare, compare_evaluations, comparison_table, load
+from berdiff.evaluation.compare import average, compare, compare_evaluations, comparison_tables, load
 from berdiff.evaluation.evaluate import evaluate
 from berdiff.evaluation.per_case import from_csv
 from berdiff.evaluation.settings import EvaluationSettings
@@ -133,14 +133,15 @@ def test_each_target_is_paired_by_itself(of_targets):
     low, high = np.quantile(means, [0.025, 0.975])
     assert row["difference"]["low"] == pytest.approx(low, abs=0.1 * (high - low))
     assert row["difference"]["high"] == pytest.approx(high, abs=0.1 * (high - low))
-    header, body = comparison_table(found)
-    labels = [line[0] for line in body if line[0]]
-    assert labels.index("GED 4") < labels.index("GED 4, whole") < labels.index("GED 4, core")
-    assert "Dice by patient where marked, active" in labels
-    assert "Brier" in labels
-    assert "Brier, core" not in labels  # but in the JSON
+    tables = comparison_tables(found)
+    assert [header[0] for header, _ in tables] == ["mean over targets", "target whole", "target core", "target active"]
+    mean, *each = ([line[0] for line in body if line[0]] for _, body in tables)
+    assert all("GED 4" in labels for labels in (mean, *each))
+    assert all("Dice by patient where marked" in labels for labels in each)
+    assert "Brier" in mean
+    assert not any("Brier" in labels for labels in each)  # but in the JSON
     assert any(row["metric"] == "brier" for row in found["by_target"]["core"])
-    assert all(len(line) == len(header) for line in body)
+    assert all(len(line) == len(header) for header, body in tables for line in body)
 
 
 def test_the_targets_that_all_have_are_compared(of_targets):
@@ -156,7 +157,8 @@ def test_one_target_needs_no_table_of_its_own(folders):
 
 
 def test_one_table_for_several(folders):
-    header, body = comparison_table(compare([folders / "a", folders / "b", folders / "c"]))
+    ((header, body),) = comparison_tables(compare([folders / "a", folders / "b", folders / "c"]))
+    assert header[0] == ""
     assert header[3] == "minus a"
     assert [line[1] for line in body[:3]] == ["a", "b", "c"]
     assert all(len(line) == len(header) for line in body)

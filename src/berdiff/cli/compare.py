@@ -21,16 +21,17 @@ class Compare:
 def command(argv: list[str]) -> None:
     options = tyro.cli(Compare, args=argv, prog="berdiff compare", config=(tyro.conf.FlagCreatePairsOff,))
 
-    from berdiff.evaluation.compare import compare, comparison_table, with_letters
+    from berdiff.evaluation.compare import compare, comparison_tables, with_letters
     from berdiff.text_tables import console, show, width_of
 
     comparison = compare(list(options.evaluations), options.seed)
     if options.json:
         print(json.dumps(comparison, indent=2))
         return
-    table, legend = comparison_table(comparison), []
-    if width_of(*table) > console().width:
-        table, legend = with_letters(comparison)
+    tables, legend = comparison_tables(comparison), []
+    edge = console().width
+    if any(width_of(*table) > edge for table in tables):
+        tables, legend = with_letters(comparison)
     lines = [
         *legend,
         f"{comparison['cases']} shared cases of {comparison['patients']} patients; intervals: 95 % bootstrap over "
@@ -41,4 +42,4 @@ def command(argv: list[str]) -> None:
         lines.append("GED, HM-IoU and D_max are of sets chosen by different rules, all else of their whole pools.")
     for name, values in differing.items():
         lines.append(f"not the same in all: {name} is {', '.join(map(str, values))}")
-    show([table], lines)
+    show(tables, lines)

@@ -131,6 +131,7 @@ def _print(address: str, manifest: Any, json: bool) -> None:
     """The manifest without the checksums, which are for `verify`."""
     from berdiff.data.kinds import RULES
     from berdiff.schema import plain
+    from berdiff.text_tables import show_pairs
 
     values = {key: value for key, value in plain(manifest).items() if key != "files"}
     values = {"store": address, **values.pop("input_spec"), **values}
@@ -148,8 +149,7 @@ def _print(address: str, manifest: Any, json: bool) -> None:
         "split": by_patient.format(**values["split"]) if values["split"]["by"] == "patient" else "the source's own",
         **{f"note {i + 1}": note for i, note in enumerate(values["notes"])},
     }
-    for key, value in lines.items():
-        print(f"{key:<8} {value}")
+    show_pairs([*lines.items()])
     print(f"\n{'split':<8} {'cases':>8} {'patients':>8}")
     for name in ("train", "val", "test", "all"):
         print("{0:<8} {cases:>8} {patients:>8}".format(name, **values["counts"][name]))

@@ -42,7 +42,11 @@ class Doctor:
 
     def run(self) -> None:
         found = examine()
-        print(dumps(found, indent=2) if self.json else _text(found))
+        if self.json:
+            return print(dumps(found, indent=2))
+        from berdiff.text_tables import show_pairs
+
+        show_pairs(_pairs(found))
 
 
 def examine() -> dict[str, Any]:
@@ -126,7 +130,8 @@ def _size(path: Path) -> int:
     return sum(file.stat().st_size for file in path.rglob("*") if file.is_file() and not file.is_symlink())
 
 
-def _text(found: dict[str, Any]) -> str:
+def _pairs(found: dict[str, Any]) -> list[tuple[str, str]]:
+    """Names and what was found, in words."""
     from berdiff.device import BF16_REMEDY
 
     machine = found["machine"]
@@ -155,19 +160,7 @@ def _text(found: dict[str, Any]) -> str:
         lines.append((f"[{extra}]", f"{state} ({of['for']})"))
     for name, of in found["programs"].items():
         lines.append((name, f"{of['path'] or 'not found'} (only for {of['for']})"))
-    return _columns(lines)
-
-
-def _columns(lines: list[tuple[str, str]]) -> str:
-    """Names to the left; long values go on below themselves."""
-    from textwrap import wrap
-
-    edge, first = min(shutil.get_terminal_size((100, 24)).columns, 120), max(len(name) for name, _ in lines) + 2
-    out = []
-    for name, value in lines:
-        parts = wrap(value, max(edge - first, 20), break_long_words=False, break_on_hyphens=False) or [""]
-        out += [f"{name:<{first}}{parts[0]}", *(" " * first + part for part in parts[1:])]
-    return "\n".join(out)
+    return lines
 
 
 def _bytes(count: int) -> str:

@@ -20,12 +20,14 @@ from berdiff.methods.sampling import SamplerOptions
 class _Figure:
     json: bool = False  # print what was written as JSON
 
-    def _print(self, files: Sequence[Path], *lines: object) -> None:
+    def _print(self, files: Sequence[Path], *texts: str | Path) -> None:
         """The picture is the first of the files."""
         if self.json:
             return print(dumps({"figure": str(files[0]), "files": [str(file) for file in files]}))
-        for line in lines:
-            print(line)
+        from berdiff.text_tables import show_markdown
+
+        for text in texts:
+            print(text) if isinstance(text, Path) else show_markdown(text)
 
 
 @dataclass(frozen=True)

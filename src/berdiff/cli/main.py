@@ -17,7 +17,7 @@ COMMANDS = {
     "segment": "segment images and volumes: masks, saliency, measurements",
     "view": "look at images in the browser, 3D Slicer or OHIF; masks at a click",
     "compare": "paired differences between evaluations",
-    "search": "search for the best sampler of a trained model on the validation split",
+    "search": "search for the best sampler of a model on the validation split",
     "doctor": "show versions, devices, data folders, and what is missing for what",
     "demo": "segment held-out cases with the bundled weights",
     "export": "export a model as ONNX or as a MONAI bundle",
@@ -32,10 +32,11 @@ usage: berdiff COMMAND [OPTIONS]
 
 {LINES}
 
-`berdiff COMMAND --help` lists the options of a command, `berdiff --version` prints the version. Every command
-takes --quiet: no progress bar and no notices, only results and errors. `berdiff --debug COMMAND` shows the
-traceback of an error."""
-QUIET = "every command: --quiet   no progress bar and no notices, only results and errors"
+`berdiff COMMAND --help` lists the options of a command, `berdiff --version`
+prints the version. Every command takes --quiet: no progress bar and no notices,
+only results and errors. `berdiff --debug COMMAND` shows the traceback of an
+error."""
+QUIET = "every command: --quiet  no progress bar and no notices, only results and errors"
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -14,6 +14,10 @@ from berdiff.cli.train import leave_if_signalled
 from berdiff.display import note, progress
 from berdiff.memory import keep_freed_memory
 
+# columns that a narrow terminal does without, the first of them first
+DROP_OF_PLAN = ("run", "batch", "method", "label", "parameters")
+DROP = ("patients", "slices", "training steps")
+
 
 @dataclass(frozen=True)
 class MakeTable:
@@ -86,7 +90,8 @@ def command(argv: list[str]) -> None:
     elif isinstance(result, list):
         total = sum(entry["network_passes"] for entry in result)
         body = [[str(value) for value in entry.values()] for entry in result]
-        show([(list(result[0]), body)], [f"in all: {total:,} passes of one mask through a network"])
+        in_all = f"in all: {total:,} passes of one mask through a network"
+        show([(list(result[0]), body)], [in_all], DROP_OF_PLAN)
     else:
-        show_markdown((options.out / "table.md").read_text(encoding="utf-8"))
+        show_markdown((options.out / "table.md").read_text(encoding="utf-8"), DROP)
         print(f"written to {options.out}: table.md, table.csv, table.png, table.json")

@@ -66,15 +66,16 @@ def command(argv: list[str]) -> None:
     if asked.out is None and not asked.dry_run:
         raise InputError("--out: expected the run folder to write, found none")
 
+    from berdiff.text_tables import show_pairs
     from berdiff.training import estimate, session  # torch comes in here
     from berdiff.training.stop import RunStopped
 
     try:
         if asked.out is None or asked.dry_run:
             found = estimate.estimate(config)
-            table = "\n".join(f"{name.replace('_', ' '):<24}{value}" for name, value in found.items())
-            print(schema.dump({"config": as_plain(config), "estimate": found}).rstrip() if asked.json else table)
-            return
+            if asked.json:
+                return print(schema.dump({"config": as_plain(config), "estimate": found}).rstrip())
+            return show_pairs([(name.replace("_", " "), str(value)) for name, value in found.items()])
         with redirect_stdout(sys.stderr) if asked.json else nullcontext():  # the JSON alone is the output
             if config.init is None and config.recipe in FIRST_STAGES:
                 config = replace(config, init=str(_first_stage(config, asked.out, argv)))

@@ -93,17 +93,20 @@ def _rows(evaluations: list[Evaluation], bootstrap: PatientBootstrap) -> list[di
     return rows
 
 
-def comparison_table(comparison: dict[str, Any]) -> TextTable:
-    """One line for each evaluation under each metric; of several targets their mean, then the main ones of each."""
-    first = comparison["evaluations"][0]
-    body = _lines(comparison["rows"], first)
-    for target, rows in comparison["by_target"].items():
-        body += _lines([row for row in rows if row["metric"].startswith(OF_TARGETS)], first, f", {target}")
-    return ["", "evaluation", "value", f"minus {first}", "95 % interval", "better"], body
+def comparison_tables(comparison: dict[str, Any]) -> list[TextTable]:
+    """One line for each evaluation under each metric. Of several targets: a table of their mean, then one of each with
+    the main metrics, for a label of metric and target is too long for a terminal."""
+    first, each = comparison["evaluations"][0], comparison["by_target"]
+    heads = ["evaluation", "value", f"minus {first}", "95 % interval", "better"]
+    tables = [(["mean over targets" if each else "", *heads], _lines(comparison["rows"], first))]
+    for target, rows in each.items():
+        main = [row for row in rows if row["metric"].startswith(OF_TARGETS)]
+        tables.append(([f"target {target}", *heads], _lines(main, first)))
+    return tables
 
 
-def with_letters(comparison: dict[str, Any]) -> tuple[TextTable, list[str]]:
-    """The same table with a letter for each evaluation, and what the letters mean: names can be long."""
+def with_letters(comparison: dict[str, Any]) -> tuple[list[TextTable], list[str]]:
+    """The same tables with a letter for each evaluation, and what the letters mean: names can be long."""
     letters = {name: chr(ord("A") + i) for i, name in enumerate(comparison["evaluations"])}
 
     def replaced(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -111,16 +114,17 @@ def with_letters(comparison: dict[str, Any]) -> tuple[TextTable, list[str]]:
 
     by_target = {target: replaced(rows) for target, rows in comparison["by_target"].items()}
     short = {**comparison, "evaluations": list(letters.values()), "rows": replaced(comparison["rows"])}
-    header, body = comparison_table({**short, "by_target": by_target})
-    header[1] = ""
-    return (header, body), [f"{letter}: {name}" for name, letter in letters.items()]
+    tables = comparison_tables({**short, "by_target": by_target})
+    for header, _ in tables:
+        header[1] = ""
+    return tables, [f"{letter}: {name}" for name, letter in letters.items()]
 
 
-def _lines(rows: list[dict[str, Any]], first: str, of: str = "") -> list[list[str]]:
+def _lines(rows: list[dict[str, Any]], first: str) -> list[list[str]]:
     body: list[list[str]] = []
     for metric in dict.fromkeys(row["metric"] for row in rows):
         against = [row for row in rows if row["metric"] == metric]
-        body.append([label(metric) + of, first, number(against[0]["first_value"]), "", "", ""])
+        body.append([label(metric), first, number(against[0]["first_value"]), "", "", ""])
         for row in against:
             difference = row["difference"]
             verdict = "" if metric in NO_DIRECTION else row["better"] or "undecided"
