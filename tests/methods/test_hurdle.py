@@ -11,12 +11,14 @@ from torch import Tensor, nn
 
 from berdiff.diffusion.kernels.bernoulli import Bernoulli
 from berdiff.diffusion.losses import PREDICTIONS
-from berdiff.diffusion.random import sample_generators
+from berdiff.diffusion.random import sample_generators, volume_generators
 from berdiff.diffusion.sampler import Sampler
+from berdiff.diffusion.sampling import Step
 from berdiff.errors import InputError
 from berdiff.methods import folder
 from berdiff.methods.berdiff import BerDiff
 from berdiff.methods.diffusion import DiffusionSegmenter
+from berdiff.methods.encoded import EncodedSegmenter
 from berdiff.methods.hurdle import DROPOUT, Encoded, GatedDenoiser, HurdleSegmenter, at_level, pick_marked
 from diffusion.brute_force import assert_fits, assert_proportion
 from fakes import make_spec
@@ -109,6 +111,35 @@ def test_a_sample_does_not_depend_on_its_batch() -> None:
         for part in ([2], [3, 0]):
             keys = ["abcd"[i] for i in part]
             assert torch.equal(model.sample(image[part], 3, sample_generators(0, keys, 3), chosen), whole[part])
+
+
+@pytest.mark.parametrize("rho", [None, 0.5])
+def test_empty_masks_take_no_pass_through_the_network_and_change_no_other(rho: float | None) -> None:
+    """In a volume they do: the next slice follows their random numbers."""
+    model, image, passes = built(pi=0.6), images(3), []
+    model.masks_per_pass, denoise = 4, gate(model).denoise
+    gate(model).denoise = lambda *inputs: passes.append(len(inputs[0])) or denoise(*inputs)  # type: ignore[method-assign]
+
+    def drawn(sample, callback=None) -> Tensor:
+        keys = list("abc")
+        own = sample_generators(0, keys, 10) if rho is None else volume_generators(0, keys, 10, rho)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(HurdleSegmenter, "_sample", sample)
+            return model.sample(image, 10, own, Sampler(2, noise="shared", views=4), callback)
+
+    plain = drawn(EncodedSegmenter._sample)
+    assert passes == [4] * 2 * 3 * 3, "two steps of three passes for each image"
+    passes.clear()
+    assert torch.equal(drawn(HurdleSegmenter._sample), plain)
+    marked = [10 - int(of) for of in is_empty(plain).sum(1)]
+    assert 0 < max(marked) <= 8
+    needed = (
+        [-(-count // 4) for count in marked] if rho is None else [3, 3, -(-marked[2] // 4)]
+    )  # none follows the last
+    assert passes == [4] * 2 * sum(needed)
+    steps: list[Step] = []
+    assert torch.equal(drawn(HurdleSegmenter._sample, steps.append), plain), "a callback is shown all masks"
+    assert len(steps) == 2 * 3 * 3
 
 
 # --- tiles -----------------------------------------------------------------------------------------------------------

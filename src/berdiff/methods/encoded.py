@@ -52,8 +52,13 @@ class EncodedSegmenter(Segmenter):
         """Each mask from a random one of the views that `features` hold, view by view."""
         assert sampler is not None  # it says how many views there are
         B, n, K, H, W = shape
-        device = generators[0].device
-        view = (uniform((B, n), generators, torch.empty(0, device=device)) * sampler.views).long()
-        of_mask = take(features, (view * B + torch.arange(B, device=device).unsqueeze(1)).flatten())
-        masks = self.draw(of_mask, (B * n, 1, K, H, W), generators, sampler, callback_of(callback, view))
+        view, place = pick_views(B, n, sampler.views, generators)
+        masks = self.draw(take(features, place), (B * n, 1, K, H, W), generators, sampler, callback_of(callback, view))
         return mirrored_back(masks.reshape(shape), view)
+
+
+def pick_views(B: int, n: int, views: int, generators: PerSample) -> tuple[Tensor, Tensor]:
+    """A random view for each mask `(B, n)`, and its place `(B * n,)` among features that are view by view."""
+    device = generators[0].device
+    view = (uniform((B, n), generators, torch.empty(0, device=device)) * views).long()
+    return view, (view * B + torch.arange(B, device=device).unsqueeze(1)).flatten()

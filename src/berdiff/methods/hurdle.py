@@ -12,18 +12,20 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from berdiff.data.input_spec import InputSpec
+from berdiff.diffusion.along_z import Along
 from berdiff.diffusion.energy import energy_score, soft_level_sets
 from berdiff.diffusion.kernels.base import Kernel
 from berdiff.diffusion.kernels.bernoulli import Bernoulli
 from berdiff.diffusion.kernels.categorical import Categorical
-from berdiff.diffusion.random import Generators, uniform
+from berdiff.diffusion.random import Generators, Source, uniform
 from berdiff.diffusion.sampler import Sampler
 from berdiff.diffusion.sampling import Callback
 from berdiff.errors import InputError
-from berdiff.methods.base import PerSample, Terms
+from berdiff.methods.base import PerSample, Terms, fillers
 from berdiff.methods.berdiff import BerDiff
 from berdiff.methods.diffusion import DiffusionSegmenter
-from berdiff.methods.encoded import Shape
+from berdiff.methods.encoded import Shape, pick_views
+from berdiff.methods.views import mirrored, mirrored_back, take
 from berdiff.networks.denoiser import Denoiser
 
 DROPOUT = 0.2  # of the head's inputs: it sees each image many times and has one number to learn from it
@@ -121,11 +123,40 @@ class HurdleSegmenter(DiffusionSegmenter):
         u = (torch.arange(LEVELS, device=masks.device) + uniform((B, LEVELS), generators, like)) / LEVELS
         return energy_score(soft_level_sets(p, u), masks.flatten(3).to(p.dtype), marked.to(p.dtype))
 
+    def _sample(
+        self, image: Tensor, n: int, generators: PerSample, sampler: Sampler | None, callback: Callback | None
+    ) -> Tensor:
+        """By views, each mask has features of its own, so those that are empty by their level can be left out of the
+        passes through the network; each pass has as many masks as ever, and masks are the same to the bit."""
+        asked = sampler is None or sampler.views == 1 or callback is not None or any(map(_is_followed, generators))
+        if asked or not isinstance(self.network, GatedDenoiser):  # tiles: a mask may be empty in some of them alone
+            return super()._sample(image, n, generators, sampler, callback)
+        B, _, H, W = image.shape
+        encoded = self.network.encode(mirrored(image, sampler.views))
+        view, place = pick_views(B, n, sampler.views, generators)
+        level = uniform((B * n, 1), generators, encoded.empty.new_empty(0, dtype=torch.float32))
+        marked = (level >= encoded.empty.sigmoid()[place].unsqueeze(1)).nonzero()[:, 0]
+        masks = torch.zeros(B * n, 1, self.targets, H, W, dtype=torch.uint8, device=image.device)
+        at_once = B * min(n, self.masks_per_pass)
+        for chosen in marked.split(at_once):
+            missing = at_once - len(chosen)
+            own = [generators[i] for i in chosen.tolist()] + fillers(missing, image)
+            filled = torch.cat([chosen, chosen[:1].expand(missing)])
+            features = take(encoded, place[filled])._replace(level=level[filled])
+            drawn = super().draw(features, (at_once, 1, self.targets, H, W), own, sampler, None)
+            masks[chosen] = drawn[: len(chosen)].to(torch.uint8)
+        return mirrored_back(masks.reshape(B, n, self.targets, H, W), view)
+
     def draw(
         self, features: Any, shape: Shape, generators: PerSample, sampler: Sampler | None, callback: Callback | None
     ) -> Tensor:
         level = uniform(shape[:2], generators, torch.empty(0, device=generators[0].device))
         return super().draw(at_level(features, level), shape, generators, sampler, callback)
+
+
+def _is_followed(source: Source) -> bool:
+    """Whether the slice after this one needs the random numbers of this one, also those of an empty mask."""
+    return isinstance(source, Along) and source.followed
 
 
 def pick_marked(masks: Tensor, marked: Tensor, count: int, generators: Generators) -> Tensor:
