@@ -59,7 +59,8 @@ def _bundled_job(samples: int) -> Callable[[], object]:
     """One pass for all of a 128x128 image, not tiles of the 64x64 that it was trained at. Every mask marks something:
     empty ones cost less."""
     model, image, generator = load("lidc"), torch.rand(1, 1, 128, 128), torch.Generator().manual_seed(0)
-    assert isinstance(model, HurdleSegmenter) and isinstance(model.network, GatedDenoiser)
+    assert isinstance(model, HurdleSegmenter)
+    assert isinstance(model.network, GatedDenoiser)
     torch.nn.init.constant_(model.network.head[-1].bias, -100.0)
     return lambda: model.sample(image, samples, generator)
 
