@@ -159,6 +159,10 @@ def test_a_leaderboard_is_sorted_and_takes_figures_from_the_files(tmp_path: Path
     text = made.board("Title", "About.", (made.Lines("t.csv", "berdiff"),), tmp_path)
     rows = text.splitlines()[-2:]
     assert rows == ["| a | .2 | .6 | [page](topic.md) |", "| b | .4 (.3 to .5) | .5 | [page](topic.md) |"]
+    (tmp_path / "t.csv").write_text("method,target,Dice by slice\nb,WT,.4 (.3 to .5)\na,WT,.6\nc,TC,.9\n")
+    text = made.board("Title", "About.", (made.Lines("t.csv", "WT", "target", made.DICE),), tmp_path)
+    rows = text.splitlines()[-2:]
+    assert rows == ["| a | .6 | [page](topic.md) |", "| b | .4 (.3 to .5) | [page](topic.md) |"], "high Dice first"
 
 
 # --- the whole -------------------------------------------------------------------------------------------------------
