@@ -30,6 +30,7 @@ from berdiff.networks.denoiser import Denoiser
 
 DROPOUT = 0.2  # of the head's inputs: it sees each image many times and has one number to learn from it
 HIDDEN = 64
+CPU_PASS = 8  # masks at once on a CPU: fewer places to fill up than in 16, and as fast per mask
 LEVELS = 6  # masks per image that the energy score compares with each other and with the raters
 
 
@@ -127,7 +128,7 @@ class HurdleSegmenter(DiffusionSegmenter):
         self, image: Tensor, n: int, generators: PerSample, sampler: Sampler | None, callback: Callback | None
     ) -> Tensor:
         """By views, each mask has features of its own, so those that are empty by their level can be left out of the
-        passes through the network; each pass has as many masks as ever, and masks are the same to the bit."""
+        passes through the network. Each pass is filled up to the same number of masks."""
         asked = sampler is None or sampler.views == 1 or callback is not None or any(map(_is_followed, generators))
         if asked or not isinstance(self.network, GatedDenoiser):  # tiles: a mask may be empty in some of them alone
             return super()._sample(image, n, generators, sampler, callback)
@@ -138,6 +139,8 @@ class HurdleSegmenter(DiffusionSegmenter):
         marked = (level >= encoded.empty.sigmoid()[place].unsqueeze(1)).nonzero()[:, 0]
         masks = torch.zeros(B * n, 1, self.targets, H, W, dtype=torch.uint8, device=image.device)
         at_once = B * min(n, self.masks_per_pass)
+        if image.device.type == "cpu":
+            at_once = min(at_once, CPU_PASS)
         for chosen in marked.split(at_once):
             missing = at_once - len(chosen)
             own = [generators[i] for i in chosen.tolist()] + fillers(missing, image)
