@@ -43,6 +43,11 @@ def model() -> Model:
     return Model(BerDiff(preset="tiny", T=50).build(spec).eval(), "tiny", spec, spec.size)
 
 
+def iou(a: torch.Tensor, b: torch.Tensor) -> float:
+    either = int((a | b).sum())
+    return int((a & b).sum()) / either if either else 1.0
+
+
 def test_scores_are_those_of_the_metrics_on_the_centre(store: Store, model: Model, tmp_path: Path):
     done = run_demo(model, store, tmp_path, 2, SETTINGS)
     chosen = choose_cases(store, "test", 2, seed=1, one_per_patient=True, marked_by=2)
@@ -55,7 +60,11 @@ def test_scores_are_those_of_the_metrics_on_the_centre(store: Store, model: Mode
         samples = model.segmenter.sample(images, 4, sample_generators(1, [of.case], 4), Sampler(2))
         assert of.ged == pytest.approx(metrics.ged(samples, masks)[0, 0])
         assert of.hm_iou == pytest.approx(metrics.hm_iou(samples, masks)[0, 0])
-        assert of.ged_floor == pytest.approx(metrics.Pairs.of(masks, masks).d_yy[0, 0] / 4)
+        R = masks.shape[1]
+        D = float(np.mean([1 - iou(masks[0, i], masks[0, j]) for i in range(R) for j in range(i)]))
+        assert of.ged_limit == pytest.approx(D * (1 / R + 1 / 4))
+        assert of.rater_agreement == pytest.approx(1 - D)
+        assert of.agreement == pytest.approx(np.mean([iou(s, y) for s in samples[0] for y in masks[0]]))
     assert done.mean.ged == pytest.approx(np.mean([of.ged for of in done.cases]))
 
 
@@ -66,7 +75,7 @@ def test_the_page_holds_every_case(store: Store, model: Model, tmp_path: Path):
     text = done.report.read_text(encoding="utf-8")
     for of in done.cases:
         assert f"<h2>{of.case}</h2>" in text
-        assert f"GED {of.ged:.3f} (floor {of.ged_floor:.3f})" in text
+        assert f"GED {of.ged:.3f} (limit {of.ged_limit:.3f})" in text
     for words in ("made for a test", "rater 2", "LIDC-IDRI", "simulated", "ddim in 2 steps", "Not for clinical use."):
         assert words in text
     assert [path.name for path in tmp_path.iterdir()] == ["report.html"]

@@ -25,7 +25,7 @@ your own data:
 
 @dataclass(frozen=True)
 class Demo:
-    """Segment held-out cases of the embedded data, score them beside the floor, and write a page to look at."""
+    """Segment held-out cases of the embedded data, score them beside the limit, and write a page to look at."""
 
     out: Path = Path("out/demo")  # folder for report.html
     model: str = "lidc-readers"  # name of bundled weights, model folder or folder of a run

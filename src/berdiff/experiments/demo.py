@@ -1,4 +1,4 @@
-"""The demo: held-out cases with several readers, segmented, scored beside the floor, and shown on one page."""
+"""The demo: held-out cases with several readers, segmented, scored beside the limit, and shown on one page."""
 
 from collections.abc import Callable
 from dataclasses import astuple, dataclass
@@ -9,12 +9,11 @@ import torch
 
 from berdiff.data.store import Store
 from berdiff.data.subset import choose_cases
-from berdiff.evaluation.references import PERFECT, reference_scores
-from berdiff.evaluation.scores import score_samples
 from berdiff.files import write_text
 from berdiff.inference.model import Model
 from berdiff.inference.result import Result
 from berdiff.inference.settings import SegmentSettings
+from berdiff.metrics import Pairs, ged_limit
 from berdiff.output.html_report import ReportEntry, ScoreTable, page
 
 MIN_RATERS = 2  # who marked something: with one there is nothing to disagree about
@@ -25,25 +24,27 @@ WHAT_IT_IS = {
 }
 HOW_TO_READ = (
     "Each case shows the image, what each reader marked, and what the model's samples mark. GED is the distance "
-    "between the samples and the readers (lower is better); HM-IoU is how well they match one to one (higher is "
-    "better). The floor of GED, and the HM-IoU beside it, are those of samples drawn from the readers themselves: no "
-    "model can do better on average."
+    "between the samples and the readers (lower is better). Its limit is what a model that knows readers in general, "
+    "but not these, would have on average; of a single case it may be above GED. HM-IoU is how well samples and "
+    "readers match one to one (higher is better). Agreement is the mean IoU of a sample and a reader, beside that of "
+    "two readers: where they are equal, a sample is as near to a reader as another reader is."
 )
 
 
 @dataclass(frozen=True)
 class DemoScore:
-    """A case, or their mean, beside what a perfect sampler would have."""
+    """A case, or their mean, beside the limit of a model and the raters' own agreement."""
 
     case: str
     ged: float
-    ged_floor: float
+    ged_limit: float
     hm_iou: float
-    hm_iou_perfect: float
+    agreement: float  # 1 - d_SY
+    rater_agreement: float  # 1 - D
 
     def __str__(self) -> str:
-        ged, hm_iou = (f"GED {self.ged:.3f} (floor {self.ged_floor:.3f})", f"HM-IoU {self.hm_iou:.3f}")
-        return f"{ged}, {hm_iou} (perfect {self.hm_iou_perfect:.3f})"
+        ged, agreement = f"GED {self.ged:.3f} (limit {self.ged_limit:.3f})", f"agreement {self.agreement:.3f}"
+        return f"{ged}, HM-IoU {self.hm_iou:.3f}, {agreement} (two readers {self.rater_agreement:.3f})"
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class Demo:
 
     @property
     def table(self) -> ScoreTable:
-        header = ("case", f"GED ({self.samples})", "floor", f"HM-IoU ({self.samples})", "of a perfect sampler")
+        header = ("case", f"GED ({self.samples})", "limit", f"HM-IoU ({self.samples})", "agreement", "of two readers")
         scores = map(astuple, (*self.cases, self.mean))
         rows = [[case, *(f"{value:.3f}" for value in values)] for case, *values in scores]
         return ScoreTable(header, rows, f"{len(self.cases)} cases, {self.samples} samples each")
@@ -73,7 +74,7 @@ def run_demo(
     rules = {"one_per_patient": True, "marked_by": MIN_RATERS, "option": "--cases"}
     chosen = choose_cases(store, "test", count, settings.seed, **rules)
     results = model.case_results(store, chosen, settings, progress)
-    scores = tuple(score(result, settings.seed) for result in results)
+    scores = tuple(map(score, results))
     mean = np.mean([astuple(of)[1:] for of in scores], axis=0)
     demo = Demo(out / "report.html", settings.samples, scores, DemoScore("mean", *map(float, mean)))
     each = zip(results, scores, strict=True)
@@ -85,12 +86,11 @@ def run_demo(
     return demo
 
 
-def score(result: Result, seed: int) -> DemoScore:
+def score(result: Result) -> DemoScore:
     """A result against its own raters, on the whole image: what they marked outside the region counts."""
     assert result.raters is not None  # a store's case has them
     samples, masks = (torch.from_numpy(np.ascontiguousarray(of))[None] for of in (result.samples, result.raters))
-    raters, n = torch.tensor([masks.shape[1]]), samples.shape[1]
-    found = score_samples(samples, masks, raters)
-    perfect = reference_scores(masks, raters, [result.name], n, seed)[PERFECT]
-    values = [float(of[name].mean()) for name in (f"ged_{n}", f"hm_iou_{n}") for of in (found, perfect)]
-    return DemoScore(result.name, *values)
+    pairs = Pairs.of(samples, masks)
+    limit = ged_limit(pairs.d_raters, pairs.raters[:, None], pairs.n)
+    values = pairs.ged(), limit, pairs.hm_iou(), 1 - pairs.d_sy(), 1 - pairs.d_raters
+    return DemoScore(result.name, *(float(of.mean()) for of in values))
