@@ -11,6 +11,7 @@ import torch
 
 from berdiff.data.input_spec import InputSpec
 from berdiff.experiments.recipes import RECIPES
+from berdiff.experiments.side_by_side import see_every_mask
 from berdiff.experiments.tables.methods import BRATS_COMPARED, LIDC_COMPARED
 from berdiff.experiments.tables.spec import TableRow
 from berdiff.memory import keep_freed_memory
@@ -41,7 +42,7 @@ def _masks(row: TableRow, spec: InputSpec) -> Callable[[], object]:
     torch.manual_seed(0)
     segmenter = RECIPES[f"{row.recipe}-cpu"]().model.build(spec).to(memory_format=torch.channels_last).eval()
     image = torch.rand(1, len(spec.channels), *spec.size)
-    return lambda: segmenter.sample(image, SAMPLES, torch.Generator().manual_seed(0))
+    return lambda: segmenter.sample(image, SAMPLES, torch.Generator().manual_seed(0), callback=see_every_mask)
 
 
 def _paper_pass(spec: InputSpec) -> Callable[[], object]:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from berdiff.experiments import cost, side_by_side
-from berdiff.experiments.side_by_side import durations, rounds
+from berdiff.experiments.side_by_side import durations, rounds, see_every_mask
 from berdiff.inference.model import Model
 from fakes import TenLines, diffusion, make_spec
 
@@ -20,7 +20,8 @@ def _no_garbage(monkeypatch):
 def test_every_point_is_run_warm_and_repeated(monkeypatch):
     segmenter, asked, seen = diffusion(TenLines()), [], []
 
-    def sample(image, n, generators, sampler):
+    def sample(image, n, generators, sampler, callback):
+        assert callback is see_every_mask
         asked.append((tuple(image.shape), n, sampler.steps))
         return torch.zeros(1, n, 1, *image.shape[-2:], dtype=torch.uint8)
 
@@ -39,7 +40,7 @@ def test_the_plain_u_net_asks_the_models_own_network_once(monkeypatch):
     monkeypatch.setattr(
         segmenter.network, "denoise", lambda y, t, x: asked.append((y.shape, y.any(), t)) or denoise(y, t, x)
     )
-    monkeypatch.setattr(segmenter, "sample", lambda image, n, generators, sampler: torch.zeros(1))
+    monkeypatch.setattr(segmenter, "sample", lambda image, n, generators, sampler, callback: torch.zeros(1))
     monkeypatch.setattr(cost, "durations", lambda *runs, **rest: [run() is None or i for i, run in enumerate(runs, 1)])
     measured = cost.measure(Model(segmenter, "m", make_spec(), (16, 24)), (1,), (2,), False)
     assert [(shape, bool(marked), t.tolist()) for shape, marked, t in asked] == [((1, 1, 1, 16, 24), False, [[0]])]

@@ -15,7 +15,7 @@ from torch import Tensor
 from berdiff.data.case import Progress
 from berdiff.data.describe import expect
 from berdiff.evaluation.per_case import csv_text
-from berdiff.experiments.side_by_side import durations
+from berdiff.experiments.side_by_side import durations, see_every_mask
 from berdiff.files import whole_file, write_text
 from berdiff.inference.model import Model
 from berdiff.methods.deterministic import Deterministic
@@ -63,8 +63,12 @@ def measure(
 
 def _sampling(model: Model, image: Tensor, n: int, steps: int) -> Callable[[], object]:
     sampler = choose_sampler(model.segmenter, {"steps": steps})
-    # `.cpu()` waits for an accelerator
-    return lambda: model.segmenter.sample(image, n, torch.Generator(image.device).manual_seed(0), sampler).cpu()
+
+    def run() -> Tensor:
+        generator = torch.Generator(image.device).manual_seed(0)
+        return model.segmenter.sample(image, n, generator, sampler, see_every_mask).cpu()  # waits for an accelerator
+
+    return run
 
 
 def _paper_pass(image: Tensor) -> Callable[[], object]:

@@ -22,7 +22,7 @@ from berdiff.diffusion.sampler import Sampler
 from berdiff.errors import InputError
 from berdiff.evaluation.compare import Evaluation, load
 from berdiff.evaluation.per_case import NO_DIRECTION, TIME, csv_text, higher_is_better, label
-from berdiff.experiments.side_by_side import rounds
+from berdiff.experiments.side_by_side import rounds, see_every_mask
 from berdiff.files import whole_file, write_text
 from berdiff.inference.model import Model
 from berdiff.inference.sets import choose_set, set_rng
@@ -127,7 +127,8 @@ def _drawing(model: Model, evaluation: Evaluation) -> Callable[[], object]:
     image = torch.rand(1, len(model.input_spec.channels), *model.size, generator=seeded).to(model.device)
 
     def run() -> None:
-        pool = segmenter.sample(image, drawn, torch.Generator(model.device).manual_seed(0), sampler).cpu()
+        generator = torch.Generator(model.device).manual_seed(0)
+        pool = segmenter.sample(image, drawn, generator, sampler, see_every_mask).cpu()
         choose_set(pool[0].numpy(), n, rule, set_rng(0, "image"))
 
     return run
