@@ -24,7 +24,13 @@ def test_figures_are_those_of_an_evaluation_on_the_whole_image(tmp_path: Path) -
     found, shown = validate(fabric, segmenter, cases, config, seed=5)
     model = Model(segmenter, "blur", store.input_spec, store.size)
     settings = EvaluationSettings(split="test", samples=3, seed=5, crop=8, limit=11)
-    figures = evaluate(model, store, tmp_path / "e", settings)["metrics"]  # type: ignore[arg-type]
+    evaluated = evaluate(model, store, tmp_path / "e", settings)  # type: ignore[arg-type]
+    figures = evaluated["metrics"]
     assert found["ged"] == pytest.approx(figures["ged_3"]["value"])
     assert found["hm_iou"] == pytest.approx(figures["hm_iou_3"]["value"])
     assert shown.shape == (2, 3, 1, 16, 16)
+    assert cases.ged_limit(3) == pytest.approx(evaluated["references"]["exact model"]["ged_3"]["value"])
+    store.cases.raters[:] = 1
+    alone = read_cases(store, SimpleNamespace(validation=config, seed=5), (8, 8))  # type: ignore[arg-type]
+    assert alone is not None
+    assert alone.ged_limit(3) is None

@@ -190,7 +190,9 @@ class Trainer:
         with self.ema.in_place(), memory_errors_as_sentence(lambda: "lower --validation.batch-size"):
             values, shown = validate(self.fabric, self.module, cases, config, self.config.seed)
         self.module.train()
-        line = f"step {counters.step}: validation GED{n} {values['ged']:.4f}, HM-IoU{n} {values['hm_iou']:.4f}"
+        of_limit = "" if (limit := cases.ged_limit(n)) is None else f" (limit {limit:.3f})"
+        line = f"step {counters.step}: validation GED{n} {values['ged']:.4f}{of_limit}, "
+        line += f"HM-IoU{n} {values['hm_iou']:.4f}"
         if counters.best_ged is None or values["ged"] < counters.best_ged:
             counters.best_ged, counters.best_step = values["ged"], counters.step
             with self.ema.in_place():

@@ -1,6 +1,7 @@
 """Validation during a training: GED and HM-IoU on a fixed subset."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -12,7 +13,7 @@ from berdiff.data.store import Store
 from berdiff.data.subset import choose_cases
 from berdiff.evaluation.core import sample_cases
 from berdiff.methods.base import Segmenter
-from berdiff.metrics import Pairs
+from berdiff.metrics import Pairs, ged_limit
 from berdiff.training.config import AnyConfig, ValidationConfig
 from berdiff.training.engine import sum_over_processes
 
@@ -27,6 +28,15 @@ class ValidationCases:
     names: list[str]
     size: Size  # of the centre that the model sees
     notes: tuple[str, ...] = ()  # of the store, for the sheet
+
+    @cached_property
+    def _pairs(self) -> Pairs:
+        return Pairs.of(self.masks, self.masks, self.raters)
+
+    def ged_limit(self, n: int) -> float | None:
+        """What a model that knew p(y|x) would score with n samples on average; None where no case has two raters."""
+        limit = ged_limit(self._pairs.d_raters, self._pairs.raters[:, None], n)
+        return None if np.isnan(limit).all() else float(np.nanmean(limit))
 
 
 def read_cases(store: Store, config: AnyConfig, size: Size) -> ValidationCases | None:
