@@ -129,8 +129,9 @@ class HurdleSegmenter(DiffusionSegmenter):
     ) -> Tensor:
         """By views, each mask has features of its own, so those that are empty by their level can be left out of the
         passes through the network. Each pass is filled up to the same number of masks."""
-        asked = sampler is None or sampler.views == 1 or callback is not None or any(map(_is_followed, generators))
-        if asked or not isinstance(self.network, GatedDenoiser):  # tiles: a mask may be empty in some of them alone
+        shared = sampler is None or sampler.views == 1  # the masks of an image share its features
+        needed = callback is not None or any(map(_is_followed, generators))  # also those of empty masks
+        if shared or needed or not isinstance(self.network, GatedDenoiser):  # by tiles, each has a pi of its own
             return super()._sample(image, n, generators, sampler, callback)
         B, _, H, W = image.shape
         encoded = self.network.encode(mirrored(image, sampler.views))
@@ -141,7 +142,8 @@ class HurdleSegmenter(DiffusionSegmenter):
         at_once = B * min(n, self.masks_per_pass)
         if image.device.type == "cpu":
             at_once = min(at_once, CPU_PASS)
-        for chosen in marked.split(at_once):
+        for first in range(0, len(marked), at_once):
+            chosen = marked[first : first + at_once]
             missing = at_once - len(chosen)
             own = [generators[i] for i in chosen.tolist()] + fillers(missing, image)
             filled = torch.cat([chosen, chosen[:1].expand(missing)])
