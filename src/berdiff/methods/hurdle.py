@@ -129,10 +129,9 @@ class HurdleSegmenter(DiffusionSegmenter):
     ) -> Tensor:
         """By views, each mask has features of its own, so those that are empty by their level can be left out of the
         passes through the network. Each pass is filled up to the same number of masks."""
-        shared = sampler is None or sampler.views == 1  # the masks of an image share its features
-        needed = callback is not None or any(map(_is_followed, generators))  # also those of empty masks
-        if shared or needed or not isinstance(self.network, GatedDenoiser):  # by tiles, each has a pi of its own
-            return super()._sample(image, n, generators, sampler, callback)
+        needed = callback is not None or any(map(_is_followed, generators))  # also the steps of empty masks
+        if sampler is None or sampler.views == 1 or needed or not isinstance(self.network, GatedDenoiser):
+            return super()._sample(image, n, generators, sampler, callback)  # by tiles, each has a pi of its own
         B, _, H, W = image.shape
         encoded = self.network.encode(mirrored(image, sampler.views))
         view, place = pick_views(B, n, sampler.views, generators)
@@ -145,7 +144,7 @@ class HurdleSegmenter(DiffusionSegmenter):
         for first in range(0, len(marked), at_once):
             chosen = marked[first : first + at_once]
             missing = at_once - len(chosen)
-            own = [generators[i] for i in chosen.tolist()] + fillers(missing, image)
+            own = [generators[int(i)] for i in chosen] + fillers(missing, image)
             filled = torch.cat([chosen, chosen[:1].expand(missing)])
             features = take(encoded, place[filled])._replace(level=level[filled])
             drawn = super().draw(features, (at_once, 1, self.targets, H, W), own, sampler, None)
