@@ -1,7 +1,7 @@
 """The bundled models give the recorded masks, to the bit: a rewrite of samplers, kernels or tiles must not move one.
 
 golden.npz was recorded with torch 2.13.0+cpu on a CPU with AVX2, in one thread: `lidc-unet` by 0.1.0 (commit f59e6b4),
-`lidc` and `lidc-readers` when their weights were replaced in 0.2.0, after the old had still given 0.1.0's masks.
+`lidc` and `lidc-readers` when their weights were replaced in 0.2.0, after the old had still given the masks before.
 Elsewhere convolutions round differently in the last digit, and a few pixels of a mask may turn.
 """
 
@@ -20,10 +20,10 @@ RECORDED_ON = ("2.13.0+cpu", "AVX2")
 GOLDEN = np.load(Path(__file__).with_name("golden.npz"))
 LOSSES = {
     "lidc": {
-        "loss": 2.031661033630371,
-        "bce": 1.9149441719055176,
-        "empty": 0.9542797803878784,
-        "energy": 1.3800580501556396,
+        "loss": 2.2729971408843994,
+        "bce": 2.1735658645629883,
+        "empty": 0.49096450209617615,
+        "energy": 1.4976611137390137,
     },
     "lidc-unet": {"loss": 1.9641355276107788, "kl": 5.4086594900581986e-05, "bce": 1.9640814065933228},
 }
@@ -50,8 +50,9 @@ def image(size: int) -> torch.Tensor:
 def masks_of(segmenter, label: str) -> torch.Tensor:
     own = segmenter.sampler
     if label == "tiled":
-        generators = sample_generators(0, ["golden"], 2)
-        return segmenter.tiled((64, 64), 0.25).sample(image(96), 2, generators, replace(own, steps=3))
+        n = 8 if segmenter.config.hurdle else 2  # most masks of a hurdle are empty here
+        generators = sample_generators(0, ["golden"], n)
+        return segmenter.tiled((64, 64), 0.25).sample(image(96), n, generators, replace(own, steps=3))
     samplers = {
         "own": (8, own),
         "ten": (4, replace(own, steps=10, noise="independent")),
@@ -75,6 +76,7 @@ def assert_golden(names: list[str]) -> None:
 
 
 def test_masks_are_the_recorded_ones() -> None:
+    assert all(GOLDEN[name].any() for name in GOLDEN.files), "an empty mask shows nothing"
     assert_golden(FAST)
 
 

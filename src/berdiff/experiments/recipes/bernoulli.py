@@ -76,16 +76,16 @@ def lidc_cpu() -> TrainConfig[BerDiff]:
 def lidc_cpu_energy() -> TrainConfig[BerDiff]:
     """`lidc-cpu`, trained on with the energy score: the bundled model `lidc`. Without --init it trains lidc-cpu first.
 
-    command: berdiff train lidc-cpu-energy --data lidc.zarr --out runs/lidc
-    cost: two hours on two cores, 1 GB of memory per core; from a finished lidc-cpu (--init RUN) 45 minutes
+    command: berdiff train lidc-cpu-energy --seed 1 --data lidc.zarr --out runs/lidc
+    cost: 95 minutes on two quiet cores, 1 GB of memory per core; from a finished lidc-cpu (--init RUN) 20
     expected: see docs/results.md
     """
     return replace(
         lidc_cpu(),
         recipe="lidc-cpu-energy",
         model=replace(_with_hurdle(), energy=0.05),
-        optim=replace(lidc_cpu().optim, lr=5e-4, decay_steps=5000),
-        loop=replace(lidc_cpu().loop, max_steps=5000),
+        optim=replace(lidc_cpu().optim, lr=5e-4, decay_steps=2500),
+        loop=replace(lidc_cpu().loop, max_steps=2500),
         validation=ValidationConfig(every=2500, cases=128),
     )
 
