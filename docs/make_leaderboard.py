@@ -76,7 +76,7 @@ BOARDS: dict[str, tuple[str, tuple[Column | Lines, ...]]] = {
         "0.1.0 on the centre 64x64. References need no model. Sets are chosen, not drawn: what one looks at.",
         (
             Column("`lidc`, three sampling seeds", BETTER, "independent, seeds 0, 1, 2", "95 % interval (seed 0)"),
-            Column("`lidc`, sets of 16 chosen out of 64", BETTER, "representative of 64, seeds 0, 1, 2", "95 % interval"),
+            Column("`lidc`, sets of 16 out of 64", BETTER, "representative of 64, seeds 0, 1, 2", "95 % interval"),
             Column("`lidc` of 0.1.0", "lidc-test.csv", "`lidc`, 5 steps, shared noise (its default)", "95 % interval"),
             Column(
                 "`lidc` of 0.1.0, the paper's sampler",
