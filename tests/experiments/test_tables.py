@@ -397,6 +397,7 @@ def test_compared_methods_have_recipes_of_one_budget_and_a_claim_each(name: str,
     loops = [own.config(row, seed=3) for row in table.rows]
     assert len({config.loop.max_cpu_minutes for config in loops}) == 1  # a comparison is of equal budgets
     assert {(config.seed, config.data.store, config.engine.devices) for config in loops} == {(3, address, "1")}
+    assert {config.validation.every for config in loops} == {0}  # all of the budget is training
     assert [claim.worse for claim in table.claims] == [row.name for row in table.rows[1:]]
     assert not table.others  # every row of the paper's is one of ours
     assert {row.label[0] for row in table.rows if row.paper} >= {"SegDiff"}
