@@ -12,7 +12,7 @@ from layouts import blobs, refused, write_hdf5
 from berdiff.cli.main import main
 from berdiff.data.input_spec import Intensity
 from berdiff.data.prepare import prepare
-from berdiff.data.sources import hdf5_layout
+from berdiff.data.sources import hdf5_file
 from berdiff.data.sources.hdf5 import OWN_PATIENT, Options, read
 from berdiff.data.store import Store
 from berdiff.data.verify import verify
@@ -283,7 +283,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
 def test_blocks_change_nothing(tmp_path, monkeypatch):
     path = write(tmp_path / "a.h5")
     expected = cases(path, labels=REGIONS)
-    monkeypatch.setattr(hdf5_layout, "BLOCK", 4 * H * W * 2)  # two images
+    monkeypatch.setattr(hdf5_file, "BLOCK", 4 * H * W * 2)  # two images
     for a, b in zip(expected, cases(path, labels=REGIONS), strict=True):
         assert a.name == b.name
         np.testing.assert_array_equal(a.image, b.image)

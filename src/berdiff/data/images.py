@@ -67,9 +67,11 @@ def read_mask(path: str | Path, size: tuple[int, int] | None = None, threshold: 
 
 def binary(labels: np.ndarray, what: str) -> np.ndarray:
     """uint8 of 0 and 1 from an array that holds only {0, 1} or only {0, 255}; `what` names it in the error."""
-    # two reductions settle the usual case: sorting all values of 13,786 masks would cost more than reading them
-    foreground = labels > 0
+    # a reduction settles the usual case: sorting all values of 13,786 masks would cost more than reading them
     top = labels.max(initial=0)
+    if top <= 1 and labels.dtype.kind in "ub":
+        return labels.astype(np.uint8)
+    foreground = labels > 0
     if top in (0, 1, 255) and (labels == np.where(foreground, top, 0)).all():
         return foreground.astype(np.uint8)
     raise InputError(f"{what}: expected a mask of 0 and 1 or of 0 and 255, found the values {some_values(labels)}")

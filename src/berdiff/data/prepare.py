@@ -184,8 +184,9 @@ def _check(case: Case, reading: Reading, names: set[str], what: str) -> None:
     shape = (len(reading.channels), *reading.size)
     expect(image.shape == shape, where, f"an image of shape {shape}", image.shape)
     expect(image.dtype == reading.dtype, where, f"an image of {reading.dtype}", image.dtype)
-    in_range = image.dtype.kind != "f" or (image.min() >= 0 and image.max() <= 1)  # false for NaN too
-    expect(in_range, where, "an image in [0, 1]", f"values from {image.min():g} to {image.max():g}")
+    if image.dtype.kind == "f":
+        low, high = image.min(), image.max()  # NaN is in no range either
+        expect(low >= 0 and high <= 1, where, "an image in [0, 1]", f"values from {low:g} to {high:g}")
     rest = (len(reading.targets), *reading.size)
     fits = masks.ndim == 4 and masks.shape[1:] == rest and 1 <= len(masks) <= reading.raters
     expect(fits, where, f"masks of shape (1 to {reading.raters}, {', '.join(map(str, rest))})", masks.shape)

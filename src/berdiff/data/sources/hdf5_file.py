@@ -12,6 +12,7 @@ from berdiff.data.paths import expect_file
 from berdiff.errors import InputError
 
 MAX_IMAGES = 2**24  # in one dataset: its names are held in memory, and a header may claim any number
+BLOCK = 2**22  # bytes of a dataset that are read at a time: larger ones leave the processor's cache
 MAX_LINKS = 16  # from one soft link to the next
 Found = h5py.Group | h5py.Dataset | None
 
@@ -61,6 +62,11 @@ def named_dataset(file: h5py.File, name: str, path: Path) -> h5py.Dataset:
         if found.chunks:
             check_size(f"{path}: {name}, a chunk", found.chunks, found.dtype.itemsize)
     return found
+
+
+def rows_per_block(*datasets: h5py.Dataset) -> int:
+    """How many rows are read at a time."""
+    return max(1, BLOCK // max(prod(part.shape[1:]) * part.dtype.itemsize for part in datasets))
 
 
 def rows_of(dataset: h5py.Dataset, where: object, rows: slice = slice(None)) -> np.ndarray:

@@ -12,11 +12,10 @@ import numpy as np
 
 from berdiff.data.case import SPLITS
 from berdiff.data.describe import expect
-from berdiff.data.sources.hdf5_file import find, named_dataset, rows_of
+from berdiff.data.sources.hdf5_file import find, named_dataset, rows_of, rows_per_block
 from berdiff.data.sources.hdf5_raters import rater_channels
 from berdiff.schema import Settings
 
-BLOCK = 2**24  # bytes of a dataset that are read at a time
 MAX_TEXT = 4096  # bytes of one uid, or of the names of one image's raters
 
 
@@ -86,7 +85,7 @@ class Group:
     def blocks(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Images (B, C, H, W) and labels (B, R, H, W), a few at a time: memory does not grow with the file."""
         parts = (self.images, self.image_axis), (self.labels, self.rater_axis)
-        step = max(1, BLOCK // max(prod(part.shape[1:]) * part.dtype.itemsize for part, _ in parts))
+        step = rows_per_block(self.images, self.labels)
         for first in range(0, len(self.rows), step):
             images, labels = (self._block(*part, slice(first, first + step)) for part in parts)
             yield images, labels

@@ -5,7 +5,6 @@ Labels come as (N, H, W, R) or (N, R, H, W); images as uint8, or as floats in [0
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import prod
 from pathlib import Path
 
 import h5py
@@ -15,11 +14,10 @@ from berdiff.data.case import SPLITS, Case, Reading
 from berdiff.data.describe import decoding, expect
 from berdiff.data.images import binary
 from berdiff.data.input_spec import Intensity
-from berdiff.data.sources.hdf5_file import find, named_dataset, open_hdf5, rows_of
+from berdiff.data.sources.hdf5_file import find, named_dataset, open_hdf5, rows_of, rows_per_block
 from berdiff.data.sources.lidc import LidcReading
 from berdiff.errors import InputError
 
-BLOCK = 2**25  # bytes read at a time
 TOLERANCE = 1e-3  # float images that leave their range by rounding are clipped
 
 
@@ -41,7 +39,7 @@ class _Group:
     @property
     def step(self) -> int:
         """How many slices are read at a time."""
-        return max(1, BLOCK // max(prod(part.shape[1:]) * part.dtype.itemsize for part in (self.images, self.labels)))
+        return rows_per_block(self.images, self.labels)
 
 
 def read(path: Path, options: Options) -> Reading:
