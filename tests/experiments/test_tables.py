@@ -398,7 +398,13 @@ def test_compared_methods_have_recipes_of_one_budget_and_a_claim_each(name: str,
     assert len({config.loop.max_cpu_minutes for config in loops}) == 1  # a comparison is of equal budgets
     assert {(config.seed, config.data.store, config.engine.devices) for config in loops} == {(3, address, "1")}
     assert {config.validation.every for config in loops} == {0}  # all of the budget is training
-    assert [claim.worse for claim in table.claims] == [row.name for row in table.rows[1:]]
+    names = [row.name for row in table.rows]
+    ours = [name for name in names if name.startswith("berdiff")]  # our recipe, and on LIDC the paper's way
+    pairs = [(claim.better, claim.worse) for claim in table.claims]
+    assert pairs == [(one, other) for one in ours for other in names[names.index(one) + 1 :]]
+    (segdiff,) = [claim for claim in table.claims if claim.worse.startswith("segdiff") and claim.better == ours[-1]]
+    assert segdiff.whose == "the paper"
+    assert all(claim.whose == "ours" for claim in table.claims if claim.worse in ("ssn", "mose", "mednext"))
     assert not table.others  # every row of the paper's is one of ours
     assert {row.label[0] for row in table.rows if row.paper} >= {"SegDiff"}
     assert "CPU minutes" in own.training(table.rows)
@@ -406,10 +412,10 @@ def test_compared_methods_have_recipes_of_one_budget_and_a_claim_each(name: str,
 
 def test_a_table_of_recipes_is_trained_by_them(address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def brief() -> TrainConfig:
-        return replace(tiny(address).trainings["ablation"], recipe="brief-cpu")
+        return replace(tiny(address).trainings["ablation"], recipe="berdiff-brief-cpu")
 
-    monkeypatch.setitem(scale.RECIPES, "brief-cpu", brief)
-    rows = tuple(TableRow(name, (name,), recipe="brief") for name in ("one", "two"))
+    monkeypatch.setitem(scale.RECIPES, "berdiff-brief-cpu", brief)
+    rows = tuple(TableRow(name, (name,), recipe="berdiff-brief") for name in ("one", "two"))
     table = of_recipes(replace(TABLES["lidc"], compared=rows))
     made = job(table, address, tmp_path / "out")
     store = open_store(address)

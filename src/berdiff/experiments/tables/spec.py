@@ -73,12 +73,21 @@ def select_rows(table: PaperTable, patterns: tuple[str, ...]) -> PaperTable:
 
 
 def of_recipes(table: PaperTable) -> PaperTable:
-    """The table of all compared methods, each by its own recipe."""
+    """The table of all compared methods, each by its own recipe; every BerDiff is claimed to be better than all below
+    it, by the paper where its table has both rows."""
     if not table.compared:
         raise InputError(f"--scale: expected cpu or paper for the table {table.name}, found recipes")
-    first, *others = table.compared
-    claims = tuple(Claim(f"{first.label[0]}, is better than {row.label[0]}", first.name, row.name) for row in others)
+    claims = tuple(
+        Claim(f"{one.label[0]}, is better than {other.label[0]}", one.name, other.name, _whose(one, other))
+        for place, one in enumerate(table.compared)
+        for other in table.compared[place + 1 :]
+        if one.recipe is not None and one.recipe.startswith("berdiff")
+    )
     return replace(table, rows=table.compared, claims=claims, others={}, any_method=None)
+
+
+def _whose(*rows: TableRow) -> str:
+    return "ours" if any(row.paper is None for row in rows) else "the paper"
 
 
 def ged_row(*values: float) -> Figures:
