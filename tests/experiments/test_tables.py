@@ -332,7 +332,8 @@ def test_brats_from_end_to_end_and_one_patient_is_a_smoke_figure(tmp_path: Path)
     names = [row["name"] for row in result["rows"]]
     assert names == ["berdiff", "gaussian", "unet"]
     assert {row["patients"] for row in result["rows"]} == {1}
-    assert result["rows"][0]["metrics"].keys() == {"dice_slice", "dice_volume", "dice_patient"}
+    by = {"dice_slice", "dice_volume", "dice_patient"}
+    assert result["rows"][0]["metrics"].keys() == by | {"dice_slice_marked", "dice_patient_marked"}
     kept = [model_folder.load(tmp_path / f"table/models/{name}-seed-0") for name in names]
     assert [model.config.method for model in kept] == names
     assert len({sum(p.numel() for p in model.parameters()) for model in kept}) == 1  # the same network, to a weight

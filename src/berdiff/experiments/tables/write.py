@@ -110,7 +110,8 @@ def _picture(result: dict[str, Any], path: Path) -> None:
         ax.set_yticklabels(row_names(rows))
         ax.grid(axis="x", alpha=0.3)
     figure.axes[0].invert_yaxis()
-    figure.axes[-1].legend(fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))  # beside the plot: rows fill it
+    what = figure.axes[0].get_legend_handles_labels()  # the paper may have no figure in the other
+    figure.axes[-1].legend(*what, fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))  # beside the plot: rows fill it
     figure.suptitle(result["title"], fontsize=11)
     figure.supxlabel(fill(" ".join(result["caption"]), 130), fontsize=7, parse_math=False)
     with whole_file(path) as part:
