@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from PIL import Image
 
-from berdiff.experiments.side_by_side import durations
+from berdiff.experiments.side_by_side import durations, see_every_mask
 from berdiff.inference.model import load
 from berdiff.memory import keep_freed_memory
 
-INPUTS = 24
+INPUTS = 96  # whole batches for each process, in the half of them too
 
 
 def precision_and_compile() -> dict[str, float]:
@@ -47,13 +47,33 @@ def workers() -> dict[str, float]:
 def _job(**how: object) -> Callable[[], object]:
     segmenter = load("lidc", "cpu", **how).segmenter  # type: ignore[arg-type]
     image = torch.rand(1, 1, 64, 64)
-    return lambda: segmenter.sample(image, 16, torch.Generator().manual_seed(0))
+    return lambda: segmenter.sample(image, 16, torch.Generator().manual_seed(0), callback=see_every_mask)
 
 
 def _seconds(folder: Path, inputs: list[str], workers: int) -> float:
     out = folder / f"out-{len(inputs)}-{workers}"
-    command = [sys.executable, "-m", "berdiff.cli.main", "segment", "lidc", *(str(folder / name) for name in inputs)]
-    command += ["--out", str(out), "--samples", "64", "--workers", str(workers), "--device", "cpu"]
+    command = [
+        sys.executable,
+        "-m",
+        "berdiff.cli.main",
+        "segment",
+        "lidc-unet",
+        *(str(folder / name) for name in inputs),
+    ]
+    command += [
+        "--out",
+        str(out),
+        "--samples",
+        "4",
+        "--steps",
+        "2",
+        "--batch-size",
+        "4",
+        "--workers",
+        str(workers),
+        "--device",
+        "cpu",
+    ]
     started = time.perf_counter()
     subprocess.run(command, check=True, capture_output=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
     return time.perf_counter() - started
