@@ -47,6 +47,7 @@ fuzz-coverage: $(STAMP)  ## the readers alone, guided by coverage, N runs each; 
 	$(FUZZ) fuzz.coverage $(N)
 
 results: $(STAMP)  ## docs/results/*.md from the figures in docs/results/data
+	$(BIN)/python docs/make_kept_tables.py
 	$(BIN)/python docs/make_results.py
 
 docs: $(STAMP)  ## the documentation site in site/; a broken link, a missing page or an undocumented name fails

@@ -1,6 +1,7 @@
 """Write the pages docs/results/<topic>.md from docs/results/data: one TOML file per page, one CSV file per table.
 
-The leaderboard has figures of the same CSV files (make_leaderboard.py).
+The leaderboard has figures of the same CSV files (make_leaderboard.py); those of methods with equal budgets follow from
+the rows that lie there (make_kept_tables.py).
 
 Run it by `make results`, or `python docs/make_results.py [--out DIR]`.
 """

@@ -20,6 +20,13 @@ def test_generated_pages_are_the_committed_ones(tmp_path: Path):
     assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == committed, "run `make results`"
 
 
+def test_tables_of_kept_rows_are_the_committed_ones(tmp_path: Path):
+    subprocess.run([sys.executable, DOCS / "make_kept_tables.py", "--out", tmp_path], check=True)
+    made = {file.name: file.read_text(encoding="utf-8") for file in tmp_path.iterdir()}
+    assert {"table-4-brats.csv", "table-4-brats-claims.csv"} <= made.keys()
+    assert made == {name: (DOCS / "results/data" / name).read_text(encoding="utf-8") for name in made}
+
+
 def test_every_table_is_on_a_page():
     topics = [tomllib.loads(file.read_text(encoding="utf-8")) for file in DOCS.glob("results/data/*.toml")]
     named = [table["file"] for topic in topics for table in topic["table"]]

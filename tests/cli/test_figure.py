@@ -109,6 +109,8 @@ def test_frontier_of_two_evaluations(models, tmp_path, capsys, monkeypatch):
     assert "tiny: GED 2 " in text
     assert "measured side by side" in text
     assert sorted(path.name for path in out.iterdir()) == ["frontier.csv", "frontier.png"]
+    assert main(["figure", "frontier", folders[0], "--data", data, *options]) == 2
+    assert "expected how the model was trained" in capsys.readouterr().err
     files = written(["frontier", *folders, "--metric", "ged_2", "--out", str(out)], capsys)
     assert [Path(file).name for file in files] == ["frontier.png", "frontier.csv"]
 
@@ -132,6 +134,7 @@ def test_bad_options_are_one_sentence(models, tmp_path, capsys, monkeypatch):
         (["examples-lidc", *models, "--out", "examples.jpg"], "--out: expected a name ending in .png"),
         (["process", "--out", "process.svg"], "--out: expected a name ending in .png, found process.svg"),
         (["process", "--model", models[1]], "--model: expected a Bernoulli diffusion, found unet, a unet"),
+        (["frontier", "x", "--models", models[0], "--data", "d.zarr"], "--data: expected none beside --models, whose"),
         (["frontier", str(tmp_path), "--out", out], "expected a finished evaluation with metrics.json, found none"),
     ):
         assert main(["figure", *options]) == 2

@@ -15,9 +15,11 @@ from berdiff.evaluation.evaluate import evaluate
 from berdiff.evaluation.per_case import from_csv
 from berdiff.evaluation.settings import EvaluationSettings
 from berdiff.experiments import frontier
-from berdiff.experiments.frontier import Frontier, Point, make_frontier, write_frontier
+from berdiff.experiments.frontier import Frontier, Point, fresh_models, make_frontier, write_frontier
+from berdiff.experiments.tables.reuse import write_trained
 from berdiff.inference.model import Model, load
 from berdiff.methods import folder
+from berdiff.training.config import TrainConfig
 from fakes import Blur, MemoryStore
 
 SETTINGS = EvaluationSettings(samples=4, batch_size=32)
@@ -50,7 +52,7 @@ def test_the_best_are_those_that_none_is_cheaper_and_better_than():
         for _ in range(50):
             pairs = [(rng.randint(1, 6), rng.randint(1, 6) / 10) for _ in range(8)]
             points = [Point(str(i), v, None, s, s, s) for i, (s, v) in enumerate(pairs)]
-            found = {point.name for point in Frontier(metric, 16, points, True).best()}
+            found = {point.name for point in Frontier(metric, 16, points, "measured").best()}
             for i, (s, v) in enumerate(pairs):
                 beaten = any(
                     (t <= s and sign * w >= sign * v) and (t < s or sign * w > sign * v)
@@ -73,7 +75,7 @@ def test_seconds_are_measured_in_turns_and_figures_are_the_evaluations(base: Pat
         model.segmenter.sample = lambda image, n, *rest, true=true: drawn.append(n) or true(image, n, *rest)
     made = make_frontier([base / "narrow", base / "chosen"], models, "ged_4")
     assert drawn == [4, 12], "a set is chosen out of a pool, all of which is drawn"
-    assert made.measured
+    assert made.seconds == "measured"
     assert made.data == "17 cases of 6 patients, split test of lidc-test. made for tests."
     assert [(point.seconds, point.fastest, point.slowest) for point in made.points] == [(2, 1, 3), (0.5, 0.5, 0.6)]
     for out in (tmp_path / "a", tmp_path / "b"):
@@ -96,6 +98,30 @@ def test_without_models_the_recorded_seconds_are_taken_and_that_is_said(base: Pa
         assert point.seconds == median(recorded.tolist())
         assert (point.fastest, point.slowest) == tuple(np.quantile(recorded, [0.25, 0.75]))
     assert "as each evaluation recorded them" in write_frontier(made, tmp_path)
+
+
+def test_kept_rows_without_weights_are_measured_on_fresh_ones(base: Path, tmp_path: Path):
+    """Each is built as trained.json says, and drawn from by its evaluation's sampler and number of masks."""
+    store, rows = MemoryStore(20), [tmp_path / "narrow", tmp_path / "wide"]
+    for row, spread in zip(rows, (0.1, 0.5), strict=True):
+        row.mkdir()
+        for name in ("metrics.json", "per_case.csv"):
+            (row / name).write_bytes((base / row.name / name).read_bytes())
+        write_trained(row, 7, TrainConfig(model=Blur(spread)))
+    models = fresh_models(rows, store, "cpu")  # type: ignore[arg-type]
+    assert [model.segmenter.config for model in models] == [Blur(0.1), Blur(0.5)]
+    drawn = []
+    for model in models:
+        assert not model.segmenter.training
+        true = model.segmenter.sample
+        model.segmenter.sample = lambda image, n, *rest, true=true: drawn.append(n) or true(image, n, *rest)
+    made = make_frontier(rows, models, "ged_4", repeats=1, fresh=True)
+    assert set(drawn) == {4}
+    assert "fresh weights" in write_frontier(made, tmp_path / "out")
+    with pytest.raises(InputError, match=r"^--data: expected the data of .*narrow, found other data, memory$"):
+        fresh_models(rows, MemoryStore(20, seed=1), "cpu")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="found other weights in blur"):  # not called fresh
+        make_frontier(rows, models, "ged_4")
 
 
 def test_what_cannot_stand_in_one_figure_is_one_sentence(base: Path, tmp_path: Path):

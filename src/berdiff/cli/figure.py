@@ -150,22 +150,29 @@ class Frontier(_Figure):
     """GED, Dice or another metric against the seconds for the masks of an image, one point per evaluation."""
 
     evaluations: Annotated[Positional[tuple[Path, ...]], tyro.conf.arg(metavar="EVALUATION ...")]
-    """finished folders of `berdiff evaluate`, of the same data"""
+    """finished folders of `berdiff evaluate`, of the same data, or rows that `berdiff table --kept` has kept"""
     models: tuple[str, ...] = ()
     """their models in the same order: seconds are then measured here, side by side (run nothing else meanwhile);
     without them, those that the evaluations recorded are taken"""
+    data: str | None = None
+    """prepared store of kept rows, which have no weights: seconds are measured on their networks with fresh ones"""
     metric: str = "ged_16"  # metric of metrics.json: ged_16, hm_iou_16, dice_slice, dice_patient, ...
     out: Path = Path("out/frontier")  # folder for frontier.png and frontier.csv
     repeats: int = 3  # number of measurements, whose median counts
     device: str = "auto"  # auto, cpu, cuda, cuda:1, mps, ...
 
     def run(self) -> None:
-        from berdiff.experiments.frontier import make_frontier, write_frontier
+        from berdiff.device import choose_device
+        from berdiff.experiments.frontier import fresh_models, make_frontier, write_frontier
         from berdiff.inference.model import load
 
-        models = [load(model, self.device) for model in self.models]
+        device, fresh = choose_device(self.device), self.data is not None
+        if fresh and self.models:
+            raise InputError(f"--data: expected none beside --models, whose weights are measured, found {self.data}")
+        models = fresh_models(self.evaluations, open_data(self.data), device) if fresh else []
+        models = models or [load(model, device) for model in self.models]
         with progress("measuring") as update:
-            frontier = make_frontier(self.evaluations, models, self.metric, self.repeats, update)
+            frontier = make_frontier(self.evaluations, models, self.metric, self.repeats, update, fresh)
         points, files = write_frontier(frontier, self.out), [self.out / "frontier.png", self.out / "frontier.csv"]
         self._print(files, points, f"figure: {files[0]}")
 

@@ -115,10 +115,14 @@ def completed(settings: EvaluationSettings, model: Model, store: Store) -> Evalu
     return settings
 
 
+def data_sha256(store: Store) -> str:
+    """Which data it is, wherever it lies."""
+    return hashlib.sha256(repr(sorted(store.manifest.files.items())).encode()).hexdigest()
+
+
 def identity(model: Model, store: Store, settings: EvaluationSettings) -> dict[str, Any]:
     """What must be the same for an evaluation to resume, in plain JSON types."""
-    data = hashlib.sha256(repr(sorted(store.manifest.files.items())).encode()).hexdigest()
-    hashes = {"weights_sha256": model.segmenter.weights_sha256, "data_sha256": data}
+    hashes = {"weights_sha256": model.segmenter.weights_sha256, "data_sha256": data_sha256(store)}
     asked = schema.plain(settings)
     if settings.by == "slice":  # as before there were volumes
         asked = {name: value for name, value in asked.items() if name not in ("by", *OF_VOLUMES)}

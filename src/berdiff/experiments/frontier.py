@@ -1,8 +1,9 @@
 """What a figure of merit costs: GED or Dice against the seconds for a set of masks, one point per evaluation.
 
 The seconds in an evaluation's folder are of the day it ran: of whatever else the machine did then, and per image of a
-batch. So where the models are at hand, their seconds are measured here, in turns, on one image; else the recorded ones
-are taken, and the figure reports that.
+batch. So where the models are at hand, their seconds are measured here, in turns, on one image. Of rows that a table
+keeps without weights, those of the same networks with fresh weights are; else the recorded ones are taken. The figure
+reports which.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from textwrap import fill
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -18,15 +19,30 @@ import torch
 from berdiff import schema
 from berdiff.data.case import Progress
 from berdiff.data.describe import expect, present
+from berdiff.data.store import Store
 from berdiff.diffusion.sampler import Sampler
 from berdiff.errors import InputError
 from berdiff.evaluation.compare import Evaluation, load
+from berdiff.evaluation.evaluate import data_sha256
+from berdiff.evaluation.evaluation_folder import read_result
 from berdiff.evaluation.per_case import NO_DIRECTION, TIME, csv_text, higher_is_better, label
+from berdiff.experiments.point_labels import name_points
 from berdiff.experiments.side_by_side import rounds, see_every_mask
+from berdiff.experiments.tables.reuse import read_trained
+from berdiff.experiments.untrained import untrained
 from berdiff.files import whole_file, write_text
 from berdiff.inference.model import Model
 from berdiff.inference.sets import choose_set, set_rng
 
+Whose = Literal["recorded", "measured", "fresh"]
+"""Whose seconds: the evaluations' own; measured here on their models; on the same networks with fresh weights."""
+ABOUT: dict[Whose, str] = {
+    "recorded": "Seconds per image as each evaluation recorded them, on whatever else its machine did; not side by "
+    "side.",
+    "measured": "Seconds for {masks} masks of one image, measured side by side.",
+    "fresh": "Seconds for {masks} masks of one image, measured side by side on fresh weights: of these methods only "
+    "PixelSeg's depend on the weights.",
+}
 SAME = ("data_sha256", "split", "cases", "size")  # what all points must share to be compared
 
 
@@ -47,8 +63,11 @@ class Frontier:
     metric: str
     masks: int
     points: list[Point]
-    measured: bool  # here; otherwise the seconds are those that the evaluations recorded
+    seconds: Whose
     data: str = ""  # what was evaluated, in words
+
+    def about(self) -> str:
+        return ABOUT[self.seconds].format(masks=self.masks)
 
     def better(self, a: Point, b: Point) -> bool:
         """Whether a is at least as good and as cheap as b, and one of them strictly."""
@@ -67,13 +86,13 @@ def make_frontier(
     metric: str = "ged_16",
     repeats: int = 3,
     progress: Progress = lambda done, total: None,
+    fresh: bool = False,
 ) -> Frontier:
-    """`models`: those of the evaluations, in their order, whose seconds are then measured; or none."""
+    """`models`: those of the evaluations, in their order, whose seconds are then measured; or none. `fresh`: their
+    weights are (`fresh_models`)."""
     expect(folders, "EVALUATION", "at least one finished evaluation")
     expect(repeats >= 1, "--repeats", "at least 1", repeats)
-    names = [folder.resolve().name for folder in folders]
-    if len(set(names)) < len(names):
-        names = list(map(str, folders))
+    names = _names(folders)
     evaluations = [load(folder, name) for folder, name in zip(folders, names, strict=True)]
     figures = [_figure(evaluation, metric) for evaluation in evaluations]
     for evaluation in evaluations[1:]:
@@ -82,6 +101,9 @@ def make_frontier(
     expect(len(masks) == 1, "EVALUATION", "evaluations of the same number of samples", sorted(masks))
     if models:
         expect(len(models) == len(folders), "--models", f"one for each of {len(folders)} evaluations", len(models))
+        for model, evaluation in zip(models, evaluations, strict=True):
+            if not fresh:
+                _refuse_other_weights(model, evaluation)
         runs = [_drawing(model, evaluation) for model, evaluation in zip(models, evaluations, strict=True)]
         seconds = rounds(*runs, repeats=repeats, progress=progress)
     else:
@@ -90,7 +112,24 @@ def make_frontier(
         Point(evaluation.name, *figure, median(each), *_spread(each))
         for evaluation, figure, each in zip(evaluations, figures, seconds, strict=True)
     ]
-    return Frontier(metric, masks.pop(), points, bool(models), _data(evaluations[0].result))
+    whose = "recorded" if not models else "fresh" if fresh else "measured"
+    return Frontier(metric, masks.pop(), points, whose, _data(evaluations[0].result))
+
+
+def _names(folders: Sequence[Path]) -> list[str]:
+    """The last parts of their paths, where these differ; without a seed that all rows of a table have."""
+    names = [folder.resolve().name for folder in folders]
+    if len(set(names)) < len(names):
+        return list(map(str, folders))
+    return [name.removesuffix("-seed-0") for name in names] if all(n.endswith("-seed-0") for n in names) else names
+
+
+def fresh_models(folders: Sequence[Path], store: Store, device: str) -> list[Model]:
+    """The models of rows that a table has kept without weights, with fresh ones; `store` is the table's data."""
+    for folder in folders:
+        same = read_result(folder)["data_sha256"] == data_sha256(store)
+        expect(same, "--data", f"the data of {folder}", f"other data, {store.address}")
+    return [untrained(read_trained(folder)[1], store, str(folder), device) for folder in folders]
 
 
 def _figure(evaluation: Evaluation, metric: str) -> tuple[float, tuple[float, float] | None]:
@@ -114,13 +153,16 @@ def _data(result: dict[str, Any]) -> str:
     return f"{data['cases']} cases of {data['patients']} patients, split {split} of {data['source']}.{notes}"
 
 
-def _drawing(model: Model, evaluation: Evaluation) -> Callable[[], object]:
-    """Draw the masks of one image as the evaluation did: by its sampler, and all the pool that a set is chosen from."""
-    segmenter, settings = model.segmenter, evaluation.result["settings"]
-    if segmenter.weights_sha256 != evaluation.result["weights_sha256"]:
+def _refuse_other_weights(model: Model, evaluation: Evaluation) -> None:
+    if model.segmenter.weights_sha256 != evaluation.result["weights_sha256"]:
         raise InputError(
             f"--models: expected the model that {evaluation.name} evaluated, found other weights in {model.name}"
         )
+
+
+def _drawing(model: Model, evaluation: Evaluation) -> Callable[[], object]:
+    """Draw the masks of one image as the evaluation did: by its sampler, and all the pool that a set is chosen from."""
+    segmenter, settings = model.segmenter, evaluation.result["settings"]
     sampler = None if settings["sampler"] is None else schema.parse(Sampler, settings["sampler"], str)
     n, rule, drawn = settings["samples"], settings["set"], settings["pool"]
     seeded = torch.Generator().manual_seed(0)
@@ -154,17 +196,12 @@ def write_frontier(frontier: Frontier, out: Path) -> str:
         lines.append(f"{point.name}: {label(frontier.metric)} {point.value:.4f}, {point.seconds:.3g} s{note}")
     write_text(out / "frontier.csv", csv_text(rows))
     _plot(frontier, out / "frontier.png")
-    return "\n".join([*lines, _about(frontier)])
-
-
-def _about(frontier: Frontier) -> str:
-    if frontier.measured:
-        return f"Seconds for {frontier.masks} masks of one image, measured side by side."
-    return "Seconds per image as each evaluation recorded them, on whatever else its machine did; not side by side."
+    return "\n".join([*lines, frontier.about()])
 
 
 def _plot(frontier: Frontier, path: Path) -> None:
     from matplotlib.figure import Figure  # no window, no global state
+    from matplotlib.ticker import LogLocator, NullFormatter
 
     figure = Figure(figsize=(8, 5.2), layout="constrained")
     axes, best = figure.subplots(), frontier.best()
@@ -174,9 +211,6 @@ def _plot(frontier: Frontier, path: Path) -> None:
         axes.plot([point.fastest, point.slowest], [point.value] * 2, color=colour, linewidth=1)
         if point.interval is not None:
             axes.plot([point.seconds] * 2, point.interval, color=colour, linewidth=1)
-        near = {"xytext": (6, 5), "textcoords": "offset points", "fontsize": 8, "parse_math": False}
-        near["bbox"] = {"facecolor": "white", "edgecolor": "none", "alpha": 0.7, "pad": 0.5}
-        axes.annotate(point.name, (point.seconds, point.value), color=colour, **near)
     steps = [(point.seconds, point.value) for point in best]
     axes.step(
         *zip(*steps, strict=True), where="post", color="tab:blue", linestyle=":", label="none is cheaper and better"
@@ -188,11 +222,19 @@ def _plot(frontier: Frontier, path: Path) -> None:
         ylabel=f"{label(frontier.metric)} ({better} is better)",
     )
     axes.margins(x=0.18)
+    low, high = axes.get_xlim()
+    if high > 10 * low:
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.xaxis.set_minor_formatter(NullFormatter())
+    else:  # a narrow range has no other ticks
+        axes.xaxis.set_minor_formatter("{x:g}")
     axes.xaxis.set_major_formatter("{x:g}")
-    axes.xaxis.set_minor_formatter("{x:g}")  # a narrow range has no other ticks
     axes.grid(alpha=0.3)
     axes.legend(fontsize=8)
     bars = "Bars: 95 % interval over patients, and the spread of the seconds."
-    figure.supxlabel(fill(f"{frontier.data} {_about(frontier)} {bars}", 130), fontsize=7, parse_math=False)
+    figure.supxlabel(fill(f"{frontier.data} {frontier.about()} {bars}", 130), fontsize=7, parse_math=False)
+    others = [point for point in frontier.points if point not in best]
+    named = [(best, "tab:blue"), (others, "dimgray")]
+    name_points(axes, [(p.seconds, p.value, p.name, colour) for points, colour in named for p in points])
     with whole_file(path) as part:
         figure.savefig(part, format="png", dpi=120)

@@ -15,7 +15,8 @@ from berdiff.evaluation.evaluate import identity
 from berdiff.evaluation.evaluation_folder import CASES, RESULT
 from berdiff.experiments.tables import reuse
 from berdiff.experiments.tables.spec import TableRow
-from berdiff.experiments.tables.table_job import TableJob
+from berdiff.experiments.tables.table_job import ROWS, TableJob
+from berdiff.experiments.untrained import untrained
 from berdiff.files import whole_folder
 from berdiff.training.config import AnyConfig
 
@@ -29,7 +30,7 @@ def find(job: TableJob, row: TableRow, seed: int) -> tuple[Evaluation, int] | No
     config = _anywhere(job.scale.config(row, seed))
     changed = reuse.training_differences(folder, config)
     expect(not changed, folder, "a row trained as is asked now", f"another ({'; '.join(changed)})")
-    evaluation, model = load_evaluation(folder, folder.name), job.untrained(config)
+    evaluation, model = load_evaluation(folder, folder.name), untrained(config, job.store, ROWS)
     there = {**evaluation.result["settings"], "data_sha256": evaluation.result["data_sha256"]}
     other = [
         f"{name}: there {there.get(name)}, now {value}"

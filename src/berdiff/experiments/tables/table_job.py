@@ -7,15 +7,17 @@ from typing import Any, Literal
 from berdiff.data.describe import expect
 from berdiff.data.store import Store
 from berdiff.data.subset import choose_cases
-from berdiff.errors import InputError
 from berdiff.evaluation.evaluate import completed
 from berdiff.evaluation.evaluation_folder import RESULT
 from berdiff.evaluation.settings import EvaluationSettings
 from berdiff.experiments.tables.scale import Scale, budget
 from berdiff.experiments.tables.spec import PaperTable, TableRow
+from berdiff.experiments.untrained import untrained
 from berdiff.inference.model import Model, load
 from berdiff.methods.sampling import describe
-from berdiff.training.config import AnyConfig, check
+from berdiff.training.config import check
+
+ROWS = "--rows"  # names the methods, so a method that does not fit the data is reported of it
 
 
 @dataclass(frozen=True)
@@ -55,16 +57,6 @@ class TableJob:
         """By the row's own sampler, or by the model's."""
         return completed(self.scale.evaluation(row.sampler or model.segmenter.sampler), model, self.store)
 
-    def untrained(self, config: AnyConfig) -> Model:
-        """The model of a training before its first step, as its folder would open."""
-        spec = config.data.seen(self.store.input_spec)
-        try:
-            segmenter = config.model.build(spec)
-        except ValueError as error:
-            raise InputError(f"--rows: the method {config.model.method} does not fit the data: {error}") from error
-        crop = None if spec.patches else min(spec.size)
-        return Model(segmenter, config.model.method, segmenter.input_spec, spec.size, crop=crop)
-
 
 def plan(job: TableJob) -> list[dict[str, Any]]:
     """One entry per row and seed, after every check that can be made without training. Nothing is written."""
@@ -74,7 +66,7 @@ def plan(job: TableJob) -> list[dict[str, Any]]:
     for row in job.table.rows:
         config, key = check(job.scale.config(row)), row.run or row.name
         if key not in models:
-            models[key] = job.untrained(config) if job.model is None else load(job.model, job.device)
+            models[key] = untrained(config, job.store, ROWS) if job.model is None else load(job.model, job.device)
         model = models[key]
         settings = job.settings(row, model)
         slices = len(choose_cases(job.store, settings.split, settings.limit, settings.seed))
