@@ -60,13 +60,14 @@ def categorical_posterior(beta: np.ndarray, x_t: int, x_0: int, t: int) -> np.nd
 
 @pytest.mark.parametrize("name", ["ccdm_cpu", "ccdm_own"])
 def test_ccdm_is_categorical_diffusion_with_two_classes(name: str):
-    """Its loss is the KL divergence of sum_c p(c) q(x_{t-1} | x_t, c) from q(x_{t-1} | x_t, x_0), and its step draws
-    from the same; the last takes the likelier class."""
+    """Its loss is the KL divergence of sum_c p(c) q(x_{t-1} | x_t, c) from q(x_{t-1} | x_t, x_0), summed over the
+    pixels of an image, and its step draws from the same; the last takes the likelier class."""
     model = RECIPES[name].model
     assert isinstance(model, BerDiff)
     kernel, sampler = model.kernel(), model.sampler
     assert (kernel.schedule.T, kernel.schedule.name, sampler.count, sampler.rule) == (250, "cosine", 250, "ddpm")
     beta = kernel.schedule.beta.numpy()
+    pixels = (RECIPES[name].data.crop or 128) ** 2
     for t, y_t, y0, p in product((1, 2, 100, 250), (0, 1), (0, 1), (0.03, 0.6)):
         mixed = (1 - p) * categorical_posterior(beta, y_t, 0, t) + p * categorical_posterior(beta, y_t, 1, t)
         true = categorical_posterior(beta, y_t, y0, t)
@@ -76,6 +77,7 @@ def test_ccdm_is_categorical_diffusion_with_two_classes(name: str):
         output, mask = torch.full_like(one, p).logit(), torch.full_like(one, y0)
         terms = kernel.loss(output, mask, one, (one - mask).abs(), torch.full((1, 1), t))
         assert set(terms) == {"loss", "kl"}
-        assert float(terms["loss"]) == pytest.approx(expected, rel=1e-6, abs=1e-12)
+        assert float(terms["kl"]) == pytest.approx(expected, rel=1e-6, abs=1e-12)
+        assert float(terms["loss"]) == pytest.approx(pixels * float(terms["kl"]))
         drawn = float(step_prob(kernel.schedule, sampler, one, torch.full_like(one, p), t, t - 1))
         assert drawn == pytest.approx(mixed[1] if t > 1 else float(p > 0.5), abs=1e-9)

@@ -43,6 +43,21 @@ def test_a_sample_is_the_same_whatever_batch_it_is_drawn_in(name: str):
     assert torch.equal(sample([2, 1], 2), whole[[2, 1], :2])
 
 
+@pytest.mark.parametrize("config", [FlowMatching("fast-tiny"), GaussianDiffusion("fast-tiny"), BerDiff("fast-tiny")])
+def test_the_encode_once_network_sees_masks_around_0_whatever_the_noise(config):
+    """Pure noise is then fair coins of -1 and 1, or N(0, 1): mean 0, variance 1. Tiles hand it on."""
+    model, seen = real(config), []
+    model.network.step.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
+    y_T = model.kernel.prior((2, 8, 1, 32, 32), [generator(i) for i in range(16)], torch.empty(0))
+    image = torch.rand(2, 1, 32, 32, generator=generator())
+    for each in (model, model.tiled((16, 16), 0.25)):
+        each.network.denoise(y_T, torch.full((2, 8), model.T), each.network.encode(image))
+    assert len(seen) > 2
+    for part in seen:  # 4,096 values or more: five standard errors of mean and variance
+        assert abs(float(part.mean())) < 5 / 4096**0.5
+        assert abs(float(part.var()) - 1) < 5 * (2 / 4096) ** 0.5
+
+
 @pytest.mark.parametrize("name", CONFIGS)
 def test_an_images_loss_does_not_depend_on_its_batch(name: str):
     model = real(CONFIGS[name])

@@ -23,6 +23,7 @@ class DiffusionSegmenter(EncodedSegmenter):
     def __init__(self, config: DiffusionConfig, input_spec: InputSpec, network: Denoiser[Any], kernel: Kernel) -> None:
         super().__init__(config, input_spec, network.stride)
         self.network, self.kernel = network, kernel
+        network.signed = kernel.signed
         self.raters = "one" if config.masks_per_image == 1 else "all"
         self.sampler, self.T = config.sampler, kernel.schedule.T
         kernel.check(config.sampler)

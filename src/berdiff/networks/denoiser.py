@@ -16,6 +16,7 @@ class Denoiser(nn.Module, ABC, Generic[Features]):
     """
 
     stride: int  # height and width must be multiples of it
+    signed: bool = False  # y_t is -1 and 1 with noise, as a Gaussian kernel has it, not 0 and 1: it needs no centring
     summary_width: int = 0  # of `encode_and_summarise`; 0: the network keeps no features of the image as a whole
 
     def __init__(self, preset: str, image_channels: int = 1, targets: int = 1) -> None:

@@ -65,7 +65,8 @@ class EncodeOnce(Denoiser[Maps]):
         return tuple(to_map(levels[self.step.levels[i // 2]]) for i, to_map in enumerate(self.maps))
 
     def denoise(self, y_t: Tensor, t: Tensor, features: Maps) -> Tensor:
-        folded = F.pixel_unshuffle((2 * y_t - 1).flatten(0, 1), 2)
+        centred = y_t if self.signed else 2 * y_t - 1
+        folded = F.pixel_unshuffle(centred.flatten(0, 1), 2)
         return F.pixel_shuffle(self.step(folded, t, features), 2).reshape(y_t.shape)
 
 

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -16,6 +17,7 @@ class Kernel(ABC):
     """Masks y0 are 0 and 1; `output` is the network's, shaped like y_t."""
 
     schedule: NoiseSchedule
+    signed: ClassVar[bool] = False  # whether noise is added to masks as -1 and 1, not as 0 and 1
 
     @abstractmethod
     def prior(self, shape: Sequence[int], generators: Generators, like: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch.nn.functional as F
 from torch import Tensor
@@ -29,6 +29,7 @@ class Flow(Kernel):
     The schedule's alpha_bar is the weight of the mask on the line (`diffusion/flow.py`).
     """
 
+    signed: ClassVar[bool] = True
     prediction: Literal["velocity", "mask"] = "velocity"  # the output: the velocity, or the logits of the mask
 
     def prior(self, shape: Sequence[int], generators: Generators, like: Tensor) -> Tensor:

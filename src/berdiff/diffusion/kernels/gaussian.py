@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from torch import Tensor
 
@@ -23,6 +23,7 @@ class Gaussian(Kernel):
     `Sampler.sigma` is DDIM's eta: 0 is DDIM as it is usually run, where all chance lies in y_T; 1 has DDPM's variance.
     """
 
+    signed: ClassVar[bool] = True
     prediction: Literal["noise", "mask"] = "noise"
 
     def prior(self, shape: Sequence[int], generators: Generators, like: Tensor) -> Tensor:

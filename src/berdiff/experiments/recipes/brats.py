@@ -5,7 +5,7 @@ from typing import Any
 
 from berdiff.diffusion.sampler import Sampler
 from berdiff.experiments.recipes.bernoulli import fast
-from berdiff.experiments.recipes.deterministic import CPU_MINUTES
+from berdiff.experiments.recipes.deterministic import CPU_MINUTES, unet_cpu
 from berdiff.experiments.recipes.shared import MAX_STEPS, TWO_CORES
 from berdiff.methods.berdiff import BerDiff
 from berdiff.methods.segdiff import SegDiff
@@ -46,13 +46,14 @@ def berdiff_brats_cpu() -> TrainConfig[BerDiff]:
 
 
 def segdiff_brats_cpu() -> TrainConfig[SegDiff]:
-    """SegDiff on BraTS slices of 128x128.
+    """SegDiff on BraTS slices of 128x128: the data, batch and rate of unet-cpu, whose U-Net it has.
 
     command: berdiff train segdiff-brats-cpu --data brats.zarr --out runs/segdiff-brats-cpu
     cost: 40 CPU minutes, so 20 minutes on two cores, 1 GB of memory per core
     expected: not yet trained by us
     """
-    return replace(_cpu("segdiff-brats-cpu", CPU_MINUTES), model=SegDiff(time_sampling="stratified"))
+    model, validation = SegDiff(time_sampling="stratified"), ValidationConfig(every=500, cases=64)
+    return replace(unet_cpu(), recipe="segdiff-brats-cpu", model=model, validation=validation)
 
 
 def _cpu(name: str, cpu_minutes: float = 90.0) -> TrainConfig[Any]:
