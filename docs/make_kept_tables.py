@@ -55,7 +55,8 @@ def write_tables(out: Path) -> None:
         if not found:
             continue
         evaluations = {name: load(folder, row.label[0]) for name, (row, folder) in found.items()}
-        paper = [metric for metric in kept.metrics if any(metric in (row.paper or {}) for row, _ in found.values())]
+        deciding = [metric for metric in kept.metrics if metric in kept.table.deciding]
+        paper = [metric for metric in deciding if any(metric in (row.paper or {}) for row, _ in found.values())]
         head = ["method", "source", *map(_head, kept.metrics), "steps", *(f"{_head(m)}, the paper's" for m in paper)]
         lines = [
             [
@@ -67,7 +68,6 @@ def write_tables(out: Path) -> None:
             for name, (row, folder) in found.items()
         ]
         _write(out / f"{kept.file}.csv", [head, *lines])
-        deciding = [metric for metric in kept.metrics if metric in kept.table.deciding]
         for name, first in kept.against.items():
             if first not in evaluations:
                 continue

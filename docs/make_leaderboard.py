@@ -88,6 +88,10 @@ BOARDS: dict[str, tuple[str, tuple[Column | Lines, ...]]] = {
             Column("reference: readers' majority", "lidc-test.csv", "readers' majority"),
         ),
     ),
+    "LIDC-IDRI, methods at an equal budget": (
+        "60 CPU minutes of training each, 600 test slices.",
+        (Lines("table-3-lidc.csv", "ours"),),
+    ),
     "LIDC-IDRI, methods at an equal, small budget": (
         "The same small network, 500 steps each, 300 test slices, centre 64x64: which method learns faster.",
         (Lines("table-3-methods.csv", "berdiff"), Lines("table-3-methods.csv", "reference")),

@@ -24,7 +24,7 @@ def gaussian_small_cpu() -> TrainConfig[GaussianDiffusion]:
 
     command: berdiff train gaussian-small-cpu --data lidc.zarr --out runs/gaussian-small-cpu
     cost: at most 60 minutes of CPU time, half of that on two cores; 1 GB of memory per core
-    expected: not yet trained by us
+    expected: its row of docs/results/table-3-lidc.md, once trained
     """
     return compared_cpu("gaussian-small-cpu", GaussianDiffusion("small", time_sampling="stratified"))
 
@@ -36,7 +36,7 @@ def segdiff_cpu() -> TrainConfig[SegDiff]:
 
     command: berdiff train segdiff-cpu --data lidc.zarr --out runs/segdiff-cpu
     cost: at most 60 minutes of CPU time, half of that on two cores; 1 GB of memory per core
-    expected: not yet trained by us
+    expected: its row of docs/results/table-3-lidc.md, once trained
     """
     return compared_cpu("segdiff-cpu", SegDiff(time_sampling="stratified"))
 
@@ -48,7 +48,7 @@ def medsegdiff_cpu() -> TrainConfig[MedSegDiff]:
 
     command: berdiff train medsegdiff-cpu --data lidc.zarr --out runs/medsegdiff-cpu
     cost: at most 60 minutes of CPU time, half of that on two cores; 1 GB of memory per core
-    expected: not yet trained by us
+    expected: its row of docs/results/table-3-lidc.md, once trained
     """
     return compared_cpu("medsegdiff-cpu", MedSegDiff(time_sampling="stratified"))
 
@@ -60,7 +60,7 @@ def flow_cpu() -> TrainConfig[FlowMatching]:
 
     command: berdiff train flow-cpu --data lidc.zarr --out runs/flow-cpu
     cost: at most 60 minutes of CPU time, half of that on two cores; 1 GB of memory per core
-    expected: not yet trained by us
+    expected: its row of docs/results/table-3-lidc.md, once trained
     """
     model = FlowMatching(
         preset="fast", schedule="power2.5", prediction="mask", time_sampling="stratified", masks_per_image=8
@@ -73,7 +73,7 @@ def ccdm_cpu() -> TrainConfig[BerDiff]:
 
     command: berdiff train ccdm-cpu --data lidc.zarr --out runs/ccdm-cpu
     cost: at most 60 minutes of CPU time, half of that on two cores; 1 GB of memory per core
-    expected: not yet trained by us
+    expected: its row of docs/results/table-3-lidc.md, once trained
     """
     model = replace(_ccdm("fast", 64), time_sampling="stratified", masks_per_image=8)
     return compared_cpu("ccdm-cpu", model)

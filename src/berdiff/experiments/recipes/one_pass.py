@@ -18,7 +18,7 @@ def ssn_cpu() -> TrainConfig[SSN]:
 
     command: berdiff train ssn-cpu --data lidc.zarr --out runs/ssn-cpu
     cost: at most 60 minutes of CPU time, half of that on two cores; 1 GB of memory per core
-    expected: not yet trained by us
+    expected: its row of docs/results/table-3-lidc.md, once trained
     """
     return compared_cpu("ssn-cpu", SSN("small", mean_steps=200, masks_per_image=4))
 
@@ -50,7 +50,7 @@ def mose_cpu() -> TrainConfig[MoSE]:
 
     command: berdiff train mose-cpu --data lidc.zarr --out runs/mose-cpu
     cost: at most 60 minutes of CPU time, half of that on two cores; 1 GB of memory per core
-    expected: not yet trained by us
+    expected: its row of docs/results/table-3-lidc.md, once trained
     """
     return compared_cpu("mose-cpu", MoSE("small", samples_per_expert=2, cap_steps=400))
 
