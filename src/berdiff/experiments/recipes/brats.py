@@ -52,8 +52,9 @@ def segdiff_brats_cpu() -> TrainConfig[SegDiff]:
     cost: 40 CPU minutes, so 20 minutes on two cores, 1 GB of memory per core
     expected: its row of docs/results/table-4-brats.md, once trained
     """
+    unet: TrainConfig[Any] = unet_cpu()
     model, validation = SegDiff(time_sampling="stratified"), ValidationConfig(every=500, cases=64)
-    return replace(unet_cpu(), recipe="segdiff-brats-cpu", model=model, validation=validation)
+    return replace(unet, recipe="segdiff-brats-cpu", model=model, validation=validation)
 
 
 def _cpu(name: str, cpu_minutes: float = 90.0) -> TrainConfig[Any]:
