@@ -52,8 +52,6 @@ def write_tables(out: Path) -> None:
     for kept in KEPT:
         rows = [(row, DATA / kept.rows / f"{row.name}-seed-0") for row in kept.table.compared]
         found = {row.name: (row, folder) for row, folder in rows if folder.is_dir()}
-        if not found:
-            continue
         evaluations = {name: load(folder, row.label[0]) for name, (row, folder) in found.items()}
         deciding = [metric for metric in kept.metrics if metric in kept.table.deciding]
         paper = [metric for metric in deciding if any(metric in (row.paper or {}) for row, _ in found.values())]
@@ -69,8 +67,6 @@ def write_tables(out: Path) -> None:
         ]
         _write(out / f"{kept.file}.csv", [head, *lines])
         for name, first in kept.against.items():
-            if first not in evaluations:
-                continue
             others = [evaluation for other, evaluation in evaluations.items() if other != first]
             head = [f"{evaluations[first].name} minus", *map(_head, deciding)]
             lines = [[other.name, *_differences(evaluations[first], other, deciding)] for other in others]
