@@ -3,14 +3,16 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+# --no-compile: what is imported is compiled then; most of the environment never is
+PIP    := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 
-.PHONY: demo test test-all coverage bench fuzz fuzz-coverage lint results docs notebooks dist clean
+.PHONY: demo test test-fast test-all coverage bench fuzz fuzz-coverage lint results docs notebooks dist clean
 N ?= 10000
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,docs]"
+	$(PIP) torch
+	$(PIP) -e ".[dev,docs]"
 	@touch $(STAMP)
 
 demo: $(STAMP)  ## held-out cases of the embedded data with the bundled weights: scores, and a report to look at
@@ -22,7 +24,10 @@ lint: $(STAMP)  ## style, types, and which folder may import which
 	$(BIN)/pyright
 	$(BIN)/lint-imports
 
-test: lint  ## everything but the slow checks, under ten minutes with the installation
+test: $(STAMP)  ## everything but the slow checks, under ten minutes with the installation
+	@$(MAKE) --jobs 2 --no-print-directory lint test-fast
+
+test-fast: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -m "not slow"
 
 test-all: lint  ## everything

@@ -1,10 +1,10 @@
 """docs/extending.md is true: the package on the page joins by entry points and goes through every command."""
 
 import json
+import multiprocessing
 import os
 import re
 import signal
-import subprocess
 import sys
 import time
 import tomllib
@@ -13,6 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+
+from berdiff.cli.main import main
 
 PAGE = Path(__file__).parents[1] / "docs/extending.md"
 BLOCKS = dict(re.findall(r'```\w+ title="(.+?)"\n(.*?)```', PAGE.read_text(), re.DOTALL))
@@ -50,18 +52,32 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def start(place: Path, *argv: str) -> subprocess.Popen[str]:
-    environment = os.environ | {"PYTHONPATH": str(place / "site"), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "berdiff.cli.main", *argv]
-    pipe = subprocess.PIPE
-    return subprocess.Popen(command, cwd=place, env=environment, stdout=pipe, stderr=pipe, text=True)
+# Each command is a process of its own, forked: it has torch already, and what the package registers ends with it.
+fork = multiprocessing.get_context("fork")
 
 
-def berdiff(place: Path, *argv: str) -> str:
+def _run(place: Path, argv: tuple[str, ...]) -> None:
+    """In a child, which finds the package as if it were installed."""
+    for stream, name in ((1, "stdout"), (2, "stderr")):
+        os.dup2(os.open(place / name, os.O_CREAT | os.O_WRONLY | os.O_TRUNC), stream)
+    sys.stdout, sys.stderr = (os.fdopen(stream, "w", closefd=False) for stream in (1, 2))
+    sys.path.insert(0, str(place / "site"))
+    os.chdir(place)
+    sys.exit(main(list(argv)))
+
+
+def start(place: Path, *argv: str) -> multiprocessing.Process:
+    process = fork.Process(target=_run, args=(place, argv))
+    process.start()
+    return process  # type: ignore[return-value]
+
+
+def berdiff(place: Path, *argv: str, code: int = 0) -> str:
     process = start(place, *argv)
-    out, error = process.communicate(timeout=120)
-    assert process.returncode == 0, error
-    return out
+    process.join(120)
+    error = (place / "stderr").read_text()
+    assert process.exitcode == code, error
+    return (place / "stdout").read_text() if code == 0 else error
 
 
 def train(run: str, *options: str) -> list[str]:
@@ -84,11 +100,11 @@ def test_the_method_is_one_file_of_sixty_lines() -> None:
 def test_a_method_trains_and_resumes_after_a_kill_to_the_same_bytes(place: Path, trained: str) -> None:
     process = start(place, *train("killed", *THRESHOLD))
     first = place / "killed/checkpoints/step-00000040"
-    while process.poll() is None and not first.exists():
+    while process.is_alive() and not first.exists():
         time.sleep(0.001)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
-    assert process.returncode == -signal.SIGKILL, "the run was over before it could be killed"
+    process.kill()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL, "the run was over before it could be killed"
     assert "resuming after step " in berdiff(place, *train("killed", *THRESHOLD))
     files = sorted(path.relative_to(place / trained) for path in (place / trained).rglob("*.safetensors"))
     assert len(files) == 8
@@ -115,8 +131,6 @@ def test_it_is_a_row_of_a_table(place: Path) -> None:
 def test_a_network_is_a_preset_and_a_bad_setting_one_sentence(place: Path) -> None:
     berdiff(place, *train("plain", "--model.preset", "plain-cnn", "--max-steps", "2", "--validation.every", "0"))
     assert json.loads((place / "plain/model/config.json").read_text())["model"]["preset"] == "plain-cnn"
-    process = start(place, *train("bad", *THRESHOLD, "--model.width", "0"))
-    _, error = process.communicate(timeout=120)
-    assert process.returncode == 2
+    error = berdiff(place, *train("bad", *THRESHOLD, "--model.width", "0"), code=2)
     assert error == "berdiff train: --model.width: expected at least 1, found 0\n"
     assert "threshold" in berdiff(place, "train", "--help")

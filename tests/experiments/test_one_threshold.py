@@ -1,6 +1,7 @@
 """The threshold that networks must beat: its mask by hand, and the figures of a real split."""
 
 import json
+import runpy
 import subprocess
 import sys
 
@@ -43,19 +44,21 @@ def test_what_it_cannot_is_refused():
         Threshold().build(make_spec((12, 12), ("flair",), ("wt", "tc")))
 
 
-def test_the_command_writes_an_evaluation_and_speaks_in_sentences(tmp_path):
+def test_the_command_writes_an_evaluation_and_speaks_in_sentences(tmp_path, monkeypatch, capsys):
     store = make_store(tmp_path)
 
-    def run(channel: str) -> subprocess.CompletedProcess:
-        command = [sys.executable, "-m", "berdiff.experiments.one_threshold", "--data", str(store), "--split", "val"]
-        command += ["--out", str(tmp_path / channel), "--channel", channel]
-        return subprocess.run(command, capture_output=True, text=True)
+    def run(channel: str) -> int:
+        options = ["--data", str(store), "--split", "val", "--out", str(tmp_path / channel), "--channel", channel]
+        monkeypatch.setattr(sys, "argv", ["one_threshold", *options])
+        with pytest.raises(SystemExit) as ended:
+            runpy.run_module("berdiff.experiments.one_threshold", run_name="__main__")
+        return ended.value.code
 
-    assert run("ct").returncode == 0
+    assert run("ct") == 0
     assert (tmp_path / "ct" / "metrics.json").is_file()
-    refused = run("flair")
-    assert refused.returncode == 2
-    assert refused.stderr.splitlines()[-1].endswith("--channel: expected one of ct, found flair")
+    capsys.readouterr()
+    assert run("flair") == 2
+    assert capsys.readouterr().err.splitlines()[-1].endswith("--channel: expected one of ct, found flair")
     assert not (tmp_path / "flair").exists()
 
 

@@ -139,6 +139,7 @@ def test_compiled_trains_alike(store: Path, tmp_path: Path) -> None:
         torch.testing.assert_close(value, plain[name], rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_memory_stays_constant_over_500_steps(store: Path, tmp_path: Path) -> None:
     config = without_validation(small_config(store, max_steps=700, checkpoint_every=10_000, log_every=20))
     train(config, tmp_path / "run")

@@ -98,7 +98,7 @@ KILLS = (
 )
 
 
-@pytest.mark.parametrize("kills", [KILLS[:6], KILLS[6:]])
+@pytest.mark.parametrize("kills", [KILLS[::2], pytest.param(KILLS[1::2], marks=pytest.mark.slow)])
 def test_killed_while_writing(store: Path, whole: Path, tmp_path: Path, kills) -> None:
     for kill_at, left in kills:
         run = tmp_path / str(kill_at)

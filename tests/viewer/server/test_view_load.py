@@ -112,7 +112,7 @@ def test_fifty_clients_for_a_moment_and_the_end(started, tmp_path):
     with httpx.Client(base_url=url, timeout=60) as client:
         upload_and_click(client)
     assert len(list((tmp_path / "tmp").rglob("a.png"))) == 1
-    under_load(process, url, seconds=4, warm_up=1, share=0.5)  # of ten clicks, 95 % would be all
+    under_load(process, url, seconds=2, warm_up=1, share=0.5)  # of ten clicks, 95 % would be all
     ended(process, tmp_path / "tmp")
 
 
