@@ -13,7 +13,7 @@ def car_cpu() -> TrainConfig[CAR]:
 
     command: berdiff train car-cpu --data lidc.zarr --out runs/car-cpu
     cost: at most 60 minutes of CPU time, half of that on two cores; 1 GB of memory per core
-    expected: its row of docs/results/table-3-lidc.md, once trained
+    expected: its row of docs/results/table-3-lidc.md
     """
     # a short run has no time for a discriminator that rests and learns at 1e-5
     model = CAR("small", samples=4, masks_per_image=4, rate_d=0.2, d_steps=1, d_period=1)
