@@ -3,7 +3,8 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
-# --no-compile: what is imported is compiled then; most of the environment never is
+# --no-compile: what is imported is compiled then, and kept; most of the environment never is
+unexport PYTHONDONTWRITEBYTECODE
 PIP    := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 
 .PHONY: demo test test-fast test-all coverage bench fuzz fuzz-coverage lint results docs notebooks dist clean

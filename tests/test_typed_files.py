@@ -43,8 +43,8 @@ from fakes import Blur, MemoryStore, bright_model, make_spec, make_store
 from mutations import of_csv, of_json, of_lines, some
 from training.small import small_config
 
-FEW = 40
-FEWER = {"statistics": 8, "metrics": 10, "cases": 10, "done": 10, "model": 20, "configuration": 20}  # they take longer
+FEW = 20
+FEWER = {"statistics": 8, "metrics": 6, "cases": 6, "done": 6, "model": 12, "configuration": 12}  # they take longer
 
 
 @pytest.fixture(scope="module")

@@ -300,7 +300,7 @@ def test_findings_and_cohort_on_an_object_store_are_those_of_a_folder(scans, tmp
     assert stored(f"{bucket}/out") == there
 
 
-@pytest.mark.parametrize("files", [3, 8, 14])
+@pytest.mark.parametrize("files", [8, *(pytest.param(count, marks=pytest.mark.slow) for count in (3, 14))])
 def test_an_upload_that_broke_off_is_taken_up_again(scans, tmp_path, bucket, monkeypatch, files):
     segment(scans, tmp_path / "out")
     fs, _ = filesystem(bucket)
