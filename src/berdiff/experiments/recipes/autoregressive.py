@@ -15,7 +15,7 @@ def pixelseg_cpu() -> TrainConfig[PixelSeg]:
 
     command: berdiff train pixelseg-cpu --data lidc.zarr --out runs/pixelseg-cpu
     cost: at most 60 minutes of CPU time, half of that on two cores; 1 GB of memory per core
-    expected: its row of docs/results/table-3-lidc.md, once trained
+    expected: its row of docs/results/table-3-lidc.md
     """
     config = compared_cpu("pixelseg-cpu", PixelSeg("small", masks_per_image=4))
     return replace(config, validation=replace(config.validation, every=875, cases=32))

@@ -18,7 +18,7 @@ def probunet_cpu() -> TrainConfig[ProbUNet]:
 
     command: berdiff train probunet-cpu --data lidc.zarr --out runs/probunet-cpu
     cost: at most 60 minutes of CPU time, half of that on two cores; 1 GB of memory per core
-    expected: its row of docs/results/table-3-lidc.md, once trained
+    expected: its row of docs/results/table-3-lidc.md
     """
     return compared_cpu("probunet-cpu", ProbUNet("small", beta_warmup=150, masks_per_image=4))
 
