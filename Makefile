@@ -12,6 +12,7 @@ N ?= 10000
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
+	$(PIP) --upgrade pip  # the one that comes with Python 3.11 takes twice as long to find the versions
 	$(PIP) torch
 	$(PIP) -e ".[dev,docs]"
 	@touch $(STAMP)
