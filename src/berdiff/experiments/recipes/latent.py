@@ -55,7 +55,7 @@ def hprobunet_cpu() -> TrainConfig[HierarchicalProbUNet]:
 
     command: berdiff train hprobunet-cpu --data lidc.zarr --out runs/hprobunet-cpu
     cost: at most 60 minutes of CPU time, half of that on two cores; 1 GB of memory per core
-    expected: its row of docs/results/table-3-lidc.md, once trained
+    expected: its row of docs/results/table-3-lidc.md
     """
     return compared_cpu("hprobunet-cpu", HierarchicalProbUNet("small", top_k=0.08, nu=0.002, average_decay=0.95))
 
