@@ -1,11 +1,15 @@
 """What recipes have in common: the machine, and the settings under which methods are compared."""
 
+from berdiff.diffusion.sampler import Sampler
 from berdiff.methods.config import M
 from berdiff.training.config import DataConfig, EngineConfig, LoopConfig, OptimConfig, TrainConfig, ValidationConfig
 
 # two processes of one thread: on two cores faster than two threads, which wait for each other in every layer
 TWO_CORES = EngineConfig(accelerator="cpu", devices="2", threads=1)
 MAX_STEPS = 100_000  # of runs that end by their CPU minutes, long before
+# of Gaussian diffusions: DDPM's variance. Fresh noise at every step mends errors of the first, which eta = 0 keeps:
+# better on the validation split (docs/results/table-3-lidc.md)
+TEN_STEPS = Sampler(steps=10, sigma=1.0)
 
 
 def compared_cpu(name: str, model: M, lr: float = 1e-3) -> TrainConfig[M]:
