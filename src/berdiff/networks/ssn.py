@@ -14,6 +14,7 @@ PRESETS = {
     "small": Sizes((32, 64, 128, 192, 192), convs=2, norm="group"),  # for two cores
     "tiny": Sizes((8, 16), convs=1, norm="group"),
 }
+RARE = -5.0  # logit at which the mean begins: a pixel in 150 is marked
 
 
 class LowRank(NamedTuple):
@@ -41,6 +42,9 @@ class SSN(nn.Module):
         self.unet = UNet(channels, sizes)
         self.mean, self.raw = nn.Conv2d(width, targets, 1), nn.Conv2d(width, targets, 1)
         self.factor = nn.Conv2d(width, rank * targets, 1)
+        # few pixels are marked. From a mean of 0, the likelihood gains more by spreading all pixels together than by
+        # moving the mean: the best of the draws has an empty background then, and nothing tells of the full ones
+        nn.init.constant_(self.mean.bias, RARE)  # pyright: ignore[reportArgumentType]
         # begin with little noise of each pixel's own, which no draw gets right; the factor must not begin near 0, or it
         # may stay there
         nn.init.zeros_(self.raw.weight)
