@@ -24,7 +24,7 @@ def gaussian_small_cpu() -> TrainConfig[GaussianDiffusion]:
 
     command: berdiff train gaussian-small-cpu --data lidc.zarr --out runs/gaussian-small-cpu
     cost: at most 60 minutes of CPU time, half of that on two cores; 1 GB of memory per core
-    expected: its row of docs/results/table-3-lidc.md, once trained
+    expected: its row of docs/results/table-3-lidc.md
     """
     return compared_cpu("gaussian-small-cpu", GaussianDiffusion("small", time_sampling="stratified", sampler=TEN_STEPS))
 
