@@ -15,7 +15,7 @@ def jprounet_cpu() -> TrainConfig[JProUNet]:
 
     command: berdiff train jprounet-cpu --data lidc.zarr --out runs/jprounet-cpu
     cost: at most 60 minutes of CPU time, half of that on two cores; 1 GB of memory per core
-    expected: its row of docs/results/table-3-lidc.md, once trained
+    expected: its row of docs/results/table-3-lidc.md
     """
     # beta is the number of levels: then the loss is the ELBO
     model = JProUNet("small", beta=5.0, beta_warmup=110, masks_per_image=2)
