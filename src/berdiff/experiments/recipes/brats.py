@@ -6,7 +6,7 @@ from typing import Any
 from berdiff.diffusion.sampler import Sampler
 from berdiff.experiments.recipes.bernoulli import fast
 from berdiff.experiments.recipes.deterministic import CPU_MINUTES, unet_cpu
-from berdiff.experiments.recipes.shared import MAX_STEPS, TEN_STEPS, TWO_CORES
+from berdiff.experiments.recipes.shared import FRESH_NOISE, MAX_STEPS, TWO_CORES
 from berdiff.methods.berdiff import BerDiff
 from berdiff.methods.segdiff import SegDiff
 from berdiff.training.config import DataConfig, LoopConfig, OptimConfig, TrainConfig, ValidationConfig
@@ -53,7 +53,7 @@ def segdiff_brats_cpu() -> TrainConfig[SegDiff]:
     expected: its row of docs/results/table-4-brats.md, once trained
     """
     unet: TrainConfig[Any] = unet_cpu()
-    model, validation = SegDiff(time_sampling="stratified", sampler=TEN_STEPS), ValidationConfig(every=500, cases=64)
+    model, validation = SegDiff(time_sampling="stratified", sampler=FRESH_NOISE), ValidationConfig(every=500, cases=64)
     return replace(unet, recipe="segdiff-brats-cpu", model=model, validation=validation)
 
 

@@ -7,7 +7,7 @@
 from dataclasses import replace
 
 from berdiff.diffusion.sampler import Sampler
-from berdiff.experiments.recipes.shared import TEN_STEPS, compared_cpu, compared_paper
+from berdiff.experiments.recipes.shared import FRESH_NOISE, compared_cpu, compared_paper
 from berdiff.methods.berdiff import BerDiff
 from berdiff.methods.config import M
 from berdiff.methods.flow import FlowMatching
@@ -26,7 +26,9 @@ def gaussian_small_cpu() -> TrainConfig[GaussianDiffusion]:
     cost: at most 60 minutes of CPU time, half of that on two cores; 1 GB of memory per core
     expected: its row of docs/results/table-3-lidc.md
     """
-    return compared_cpu("gaussian-small-cpu", GaussianDiffusion("small", time_sampling="stratified", sampler=TEN_STEPS))
+    return compared_cpu(
+        "gaussian-small-cpu", GaussianDiffusion("small", time_sampling="stratified", sampler=FRESH_NOISE)
+    )
 
 
 def segdiff_cpu() -> TrainConfig[SegDiff]:
@@ -38,7 +40,7 @@ def segdiff_cpu() -> TrainConfig[SegDiff]:
     cost: at most 60 minutes of CPU time, half of that on two cores; 1 GB of memory per core
     expected: its row of docs/results/table-3-lidc.md, once trained
     """
-    return compared_cpu("segdiff-cpu", SegDiff(time_sampling="stratified", sampler=TEN_STEPS))
+    return compared_cpu("segdiff-cpu", SegDiff(time_sampling="stratified", sampler=FRESH_NOISE))
 
 
 def medsegdiff_cpu() -> TrainConfig[MedSegDiff]:
@@ -50,7 +52,7 @@ def medsegdiff_cpu() -> TrainConfig[MedSegDiff]:
     cost: at most 60 minutes of CPU time, half of that on two cores; 1 GB of memory per core
     expected: its row of docs/results/table-3-lidc.md, once trained
     """
-    return compared_cpu("medsegdiff-cpu", MedSegDiff(time_sampling="stratified", sampler=TEN_STEPS))
+    return compared_cpu("medsegdiff-cpu", MedSegDiff(time_sampling="stratified", sampler=FRESH_NOISE))
 
 
 def flow_cpu() -> TrainConfig[FlowMatching]:
