@@ -28,6 +28,7 @@ def log_likelihood(logits: Tensor, y: Tensor) -> Tensor:
 
 
 class LowRankSegmenter(EncodedSegmenter):
+    average_buffers = True  # BatchNorm's
     config: SSN
     steps: Tensor
 

@@ -16,6 +16,7 @@ from berdiff.networks.mose import MoSE as Network
 
 
 class MixtureSegmenter(EncodedSegmenter):
+    average_buffers = True  # BatchNorm's
     config: MoSE
     steps: Tensor
 

@@ -11,10 +11,11 @@ from berdiff.networks.inject import FiLM
 from berdiff.networks.latent import Gaussian
 from berdiff.networks.pyramid import Sizes, UNet
 
+# BatchNorm, as published: with GroupNorm the coarse levels forget the image in the first steps (docs/methods/mose.md)
 PRESETS = {
-    "paper": Sizes((32, 64, 128, 192, 192, 192, 192), convs=3, norm="group"),  # for 128x128
-    "small": Sizes((32, 64, 128, 192, 192), convs=2, norm="group"),  # for two cores
-    "tiny": Sizes((8, 16), convs=1, norm="group"),
+    "paper": Sizes((32, 64, 128, 192, 192, 192, 192), convs=3, norm="batch"),  # for 128x128
+    "small": Sizes((32, 64, 128, 192, 192), convs=2, norm="batch"),  # for two cores
+    "tiny": Sizes((8, 16), convs=1, norm="group"),  # tests train on one image, too few for BatchNorm
 }
 
 Encoded = tuple[Tensor, Tensor]
