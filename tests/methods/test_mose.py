@@ -11,6 +11,8 @@ from berdiff.errors import InputError
 from berdiff.methods.mixture import MixtureSegmenter
 from berdiff.methods.mose import MoSE
 from berdiff.methods.transport import greedy_coupling, soft_iou_cost
+from berdiff.networks.mose import PRESETS
+from berdiff.networks.pyramid import Norm, Sizes
 from fakes import make_spec
 
 
@@ -107,3 +109,29 @@ def test_one_expert_and_a_cap_that_leaves_no_room():
     message = r"^--model.cap: expected at least 1 / 4, so that all raters find room, found 0.2"
     with pytest.raises(InputError, match=message):
         schema.check(MoSE(experts=2, samples_per_expert=2, cap=0.2), MoSE, lambda place: f"--model.{place}")
+
+
+@pytest.mark.parametrize(("norm", "apart"), [("batch", True), ("group", False)])
+def test_the_coarse_features_tell_images_apart(monkeypatch, norm: Norm, apart: bool):
+    """The gate sees nothing else. With GroupNorm the constants of the first steps drown what differs (why, in
+    docs/methods/mose.md), so this also tells when BatchNorm is not needed any more."""
+    assert PRESETS["small"].norm == PRESETS["paper"].norm == "batch"
+    monkeypatch.setitem(PRESETS, "tiny", Sizes((8, 16, 16), convs=2, norm=norm))
+    torch.manual_seed(0)
+    model, g = MoSE("tiny", samples_per_expert=2).build(make_spec((32, 32))), generator()
+    optimizer = torch.optim.Adam(model.parameters(), 3e-3)
+    masks = torch.zeros(8, 4, 1, 32, 32, dtype=torch.uint8)
+    masks[::2, :, :, 13:19, 13:19] = 1  # half of the images show something, which everyone marks
+
+    def images() -> torch.Tensor:
+        return 0.5 + 0.1 * torch.randn(8, 1, 32, 32, generator=g) + 0.3 * masks[:, 0]
+
+    for _ in range(50):
+        terms = model.loss(images(), masks, g)
+        optimizer.zero_grad()
+        terms["loss"].backward()
+        optimizer.step()
+        model.after_step(terms)
+    with torch.no_grad():
+        pooled = model.eval().network.unet(images() - 0.5)[0].mean((2, 3))
+    assert (float(pooled.std(0).mean() / pooled.mean()) > 0.05) == apart
