@@ -62,7 +62,7 @@ def flow_cpu() -> TrainConfig[FlowMatching]:
 
     command: berdiff train flow-cpu --data lidc.zarr --out runs/flow-cpu
     cost: at most 60 minutes of CPU time, half of that on two cores; 1 GB of memory per core
-    expected: its row of docs/results/table-3-lidc.md, once trained
+    expected: its row of docs/results/table-3-lidc.md
     """
     model = FlowMatching(
         preset="fast", schedule="power2.5", prediction="mask", time_sampling="stratified", masks_per_image=8

@@ -50,7 +50,7 @@ def mose_cpu() -> TrainConfig[MoSE]:
 
     command: berdiff train mose-cpu --data lidc.zarr --out runs/mose-cpu
     cost: at most 60 minutes of CPU time, half of that on two cores; 1 GB of memory per core
-    expected: its row of docs/results/table-3-lidc.md, once trained
+    expected: its row of docs/results/table-3-lidc.md
     """
     return compared_cpu("mose-cpu", MoSE("small", samples_per_expert=2, cap_steps=400))
 
