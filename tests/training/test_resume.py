@@ -7,12 +7,16 @@ import random
 import shutil
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from safetensors.torch import load_file
 
 from berdiff.data.batches import Batches
 from berdiff.methods import folder as model_folder
+from berdiff.methods.mose import MoSE
+from berdiff.networks.mose import PRESETS
 from berdiff.training.run_folder import read_rows
 from berdiff.training.session import train
 
@@ -151,3 +155,14 @@ def test_interrupted_politely_and_resumed(store: Path, whole: Path, tmp_path: Pa
     assert len(same) == 4
     for name in same:
         assert weight_files(out)[name] == weight_files(whole)[name]
+
+
+def test_batch_norms_statistics_resume_too(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They move in `loss`, not in `after_step`, and their averages beside them: MoSE's and SSN's presets have them."""
+    monkeypatch.setitem(PRESETS, "tiny", replace(PRESETS["tiny"], norm="batch"))
+    for out, stops in (("whole", [8]), ("resumed", [4, 8])):
+        for steps in stops:
+            train(small_config(store, MoSE("tiny", samples_per_expert=1), max_steps=steps), tmp_path / out)
+    moved = [name for name, tensor in load_file(tmp_path / "whole/model/model.safetensors").items() if tensor.any()]
+    assert any(name.endswith("running_mean") for name in moved)
+    assert weight_files(tmp_path / "resumed") == weight_files(tmp_path / "whole")
