@@ -139,6 +139,19 @@ def test_the_image_is_encoded_once_and_that_is_as_good_as_at_every_step() -> Non
     assert torch.equal(once, always)
 
 
+@pytest.mark.parametrize("he", [True, False])
+def test_the_image_begins_no_fainter_than_the_noisy_mask(monkeypatch: pytest.MonkeyPatch, he: bool) -> None:
+    """By torch's own start it is lost on its way through the RRDB net: the second case, so that this can fail."""
+    if not he:
+        monkeypatch.setattr("berdiff.networks.rrdb.initialise", lambda module, kind: None)
+    torch.manual_seed(0)
+    net = SegDiffNet("segdiff-small")
+    coarse = F.interpolate(torch.rand(8, 1, 8, 8), size=(32, 32), mode="bilinear")
+    with torch.no_grad():
+        of_image, of_mask = net.encode(coarse), net.unet.conv_in(torch.randn(8, 1, 32, 32))
+    assert ((of_image - of_image.mean(0)).std() > of_mask.std()).item() is he
+
+
 def test_gradients_reach_every_parameter() -> None:
     torch.manual_seed(0)
     net = awake(make_network("segdiff-tiny", 2, 2)).train()

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from berdiff.networks import paper
 from berdiff.networks.denoiser import Denoiser
 from berdiff.networks.paper import UNetPreset
+from berdiff.networks.pyramid import initialise
 from berdiff.networks.split_unet import SplitUNet
 
 
@@ -72,6 +73,9 @@ class RRDBNet(nn.Module):
         self.blocks = nn.Sequential(*[RRDB(width, sizes.growth) for _ in range(sizes.blocks)])
         self.trunk, self.fine = _conv(width, width), _conv(width, width)
         self.last = _conv(width, channels_out)
+        # torch's default shrinks the image in each of these layers without a norm: what is left of it is a tenth of
+        # what the U-Net makes of y_t, and training unlearns it before it is of use
+        initialise(self, "he")
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.first(x)
