@@ -18,7 +18,7 @@ def ssn_cpu() -> TrainConfig[SSN]:
 
     command: berdiff train ssn-cpu --data lidc.zarr --out runs/ssn-cpu
     cost: at most 60 minutes of CPU time, half of that on two cores; 1 GB of memory per core
-    expected: its row of docs/results/table-3-lidc.md, once trained
+    expected: its row of docs/results/table-3-lidc.md
     """
     return compared_cpu("ssn-cpu", SSN("small", mean_steps=200, masks_per_image=4))
 
