@@ -38,7 +38,7 @@ def segdiff_cpu() -> TrainConfig[SegDiff]:
 
     command: berdiff train segdiff-cpu --data lidc.zarr --out runs/segdiff-cpu
     cost: at most 60 minutes of CPU time, half of that on two cores; 1 GB of memory per core
-    expected: its row of docs/results/table-3-lidc.md, once trained
+    expected: its row of docs/results/table-3-lidc.md
     """
     return compared_cpu("segdiff-cpu", SegDiff(time_sampling="stratified", sampler=FRESH_NOISE))
 
@@ -50,7 +50,7 @@ def medsegdiff_cpu() -> TrainConfig[MedSegDiff]:
 
     command: berdiff train medsegdiff-cpu --data lidc.zarr --out runs/medsegdiff-cpu
     cost: at most 60 minutes of CPU time, half of that on two cores; 1 GB of memory per core
-    expected: its row of docs/results/table-3-lidc.md, once trained
+    expected: its row of docs/results/table-3-lidc.md
     """
     return compared_cpu("medsegdiff-cpu", MedSegDiff(time_sampling="stratified", sampler=FRESH_NOISE))
 
