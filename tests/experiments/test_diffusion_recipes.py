@@ -1,5 +1,6 @@
 """The recipes of the other diffusions: what they state, and that CCDM's is categorical diffusion with two classes."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -7,8 +8,9 @@ import pytest
 import torch
 
 from berdiff.diffusion.kernels.bernoulli import step_prob
-from berdiff.experiments.recipes import diffusion
+from berdiff.experiments.recipes import bernoulli, brats, diffusion
 from berdiff.methods.berdiff import BerDiff
+from berdiff.methods.segdiff import SegDiff
 from berdiff.networks.build import NETWORKS
 from berdiff.training.config import check
 
@@ -36,6 +38,19 @@ def test_paper_recipes_are_the_papers_statement():
         assert config.model == type(config.model)("paper-128"), "the defaults are the paper's"
 
 
+def test_ccdm_paper_is_the_papers_training_of_ccdms_diffusion():
+    ccdm, flow = RECIPES["ccdm_paper"], RECIPES["flow_paper"]
+    assert replace(ccdm, recipe="", model=flow.model) == replace(flow, recipe="")
+    assert replace(ccdm.model, preset="ccdm") == RECIPES["ccdm_own"].model
+
+
+def test_segdiff_brats_paper_differs_from_brats_paper_by_the_method_only():
+    segdiff, berdiff = brats.segdiff_brats_paper(), bernoulli.brats_paper()
+    assert segdiff.model == SegDiff("paper-224")
+    assert replace(segdiff, recipe="", model=berdiff.model) == replace(berdiff, recipe="")
+    assert (segdiff.optim.lr, segdiff.loop.batch_size) == (1e-4, 32)
+
+
 def test_every_recipe_names_a_network_there_is():
     for config in RECIPES.values():
         prefix = f"{config.model.method}-" if config.model.method in ("segdiff", "medsegdiff") else ""
@@ -58,7 +73,7 @@ def categorical_posterior(beta: np.ndarray, x_t: int, x_0: int, t: int) -> np.nd
     return joint / joint.sum()
 
 
-@pytest.mark.parametrize("name", ["ccdm_cpu", "ccdm_own"])
+@pytest.mark.parametrize("name", ["ccdm_cpu", "ccdm_paper", "ccdm_own"])
 def test_ccdm_is_categorical_diffusion_with_two_classes(name: str):
     """Its loss is the KL divergence of sum_c p(c) q(x_{t-1} | x_t, c) from q(x_{t-1} | x_t, x_0), summed over the
     pixels of an image, and its step draws from the same; the last takes the likelier class."""
