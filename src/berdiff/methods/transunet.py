@@ -17,7 +17,7 @@ class TransUNet(DeterministicConfig):
     method: ClassVar[str] = "transunet"
 
     preset: Preset = "small"
-    """sizes of the network: ResNet-50 and ViT-B/16 (105.3 M weights), for two cores (5.9 M), for tests"""
+    """sizes of the network: ResNet-50 and ViT-B/16 (105.3 M weights), for two cores (6 M), for tests"""
 
     def network(self, spec: InputSpec) -> "transunet.TransUNet":
         from berdiff.networks import transunet

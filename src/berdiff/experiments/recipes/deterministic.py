@@ -44,7 +44,7 @@ def nnunet_cpu() -> TrainConfig[NNUNet]:
 
 
 def transunet_cpu() -> TrainConfig[TransUNet]:
-    """TransU-Net with 5.9 M fresh weights, on BraTS slices of 128x128.
+    """TransU-Net with 6.0 M fresh weights, on BraTS slices of 128x128.
 
     command: berdiff train transunet-cpu --data brats.zarr --out runs/transunet-cpu
     cost: 40 CPU minutes, so 20 minutes on two cores
