@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -11,6 +12,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from berdiff.diffusion import gaussian
+from berdiff.diffusion.kernels.gaussian import Gaussian
+from berdiff.diffusion.sampler import Sampler
+from berdiff.diffusion.sampling import sample
 from berdiff.diffusion.schedule import SCHEDULES, NoiseSchedule, linear
 from diffusion.brute_force import (
     TEST_FAILURE_RATE,
@@ -129,14 +133,6 @@ def test_predict_y0_undoes_the_noise(case: Case, y0: float, eps: float) -> None:
     assert float(found) == (pytest.approx(y0, abs=1e-12 + 1e-14 / gain) if gain else 0)
 
 
-def test_noise_and_signal_estimates_are_each_others_inverse() -> None:
-    schedule, generator = linear(1000), torch.Generator().manual_seed(0)
-    y_t, y0 = torch.randn(4, 5, generator=generator), torch.rand(4, 5, generator=generator) * 2 - 1
-    for t in (1, 30, 1000):
-        eps = gaussian.predict_eps(schedule, y_t, y0, t)
-        torch.testing.assert_close(gaussian.predict_y0(schedule, y_t, eps, t), y0, rtol=0, atol=1e-4)
-
-
 def test_the_estimate_is_clipped_to_where_masks_live_and_pure_noise_says_nothing() -> None:
     found = gaussian.predict_y0(linear(1000), torch.tensor([30.0, -30.0]), torch.zeros(2), 900)
     assert found.tolist() == [1.0, -1.0]
@@ -159,3 +155,44 @@ def test_a_pair_that_is_no_step_is_refused() -> None:
     for (t, s), rule in itertools.product(((5, 5), (11, 0), (0, 0)), (gaussian.posterior, gaussian.ddim_moments)):
         with pytest.raises(ValueError, match="expected 0 <= s < t <= T = 10"):
             rule(linear(10), y, y, t, s)
+
+
+# --- a network that predicts the mask --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rule", ["ddim", "ddpm"])
+def test_a_predicted_mask_counts_at_the_first_step_too(rule: Literal["ddim", "ddpm"]) -> None:
+    """At alpha_bar_T = 0 the best estimate is the mean of all masks: of two, one step gives the likelier one.
+
+    A second step, from s, starts at y_s ~ N(sqrt(b) mean, 1 - b). The log odds of the likelier mask given it,
+    log(.8 / .2) + sqrt(b) y_s . difference / (1 - b), are Gaussian too: how often they are positive is known.
+    """
+    n, s, p = 20_000, 700, 0.8
+    kernel = Gaussian(get_schedule("power2.5", 1000), "mask")
+    likelier = torch.tensor([1.0, 1, 1, 1, -1, -1, -1, -1], dtype=torch.float64)  # the other one is its negative
+
+    def estimate(y_t: torch.Tensor, t: int) -> torch.Tensor:
+        alpha_bar = kernel.schedule.alpha_bar[t]
+        log_odds = math.log(p / (1 - p)) + alpha_bar.sqrt() / (1 - alpha_bar) * (y_t @ (2 * likelier))
+        return torch.tanh(log_odds / 2).unsqueeze(-1) * likelier  # E[y0 | y_t], by Bayes
+
+    def drawn(steps: tuple[int, ...]) -> float:
+        generator, sampler = torch.Generator().manual_seed(0), Sampler(steps, rule=rule, sigma=0.0)
+        masks = sample(kernel, sampler, estimate, kernel.prior((n, 8), generator, likelier), generator)
+        right = (masks == gaussian.to_mask(likelier)).all(1)
+        assert bool((right | (masks == gaussian.to_mask(-likelier)).all(1)).all()), "whole masks"
+        return float(right.double().mean())
+
+    assert drawn((1000,)) == 1
+    b, squared = float(kernel.schedule.alpha_bar[s]), 32.0  # of the difference of both masks
+    mean = math.log(p / (1 - p)) + b / (1 - b) * (2 * p - 1) * squared / 2
+    expected = stats.norm.cdf(mean / math.sqrt(b / (1 - b) * squared))
+    far = stats.norm.isf(TEST_FAILURE_RATE / 2) * math.sqrt(expected * (1 - expected) / n)
+    assert drawn((1000, s)) == pytest.approx(expected, abs=far)
+
+
+def test_a_predicted_mask_is_clipped_to_where_masks_live() -> None:
+    kernel, output = Gaussian(get_schedule("linear", 1000), "mask"), torch.tensor([[3.0, -0.4, -1.5]])
+    for t in (1, 1000):
+        _, y0_hat = kernel.step(Sampler(), output, torch.zeros(1, 3), t, 0, torch.Generator())
+        assert torch.equal(y0_hat, output.clamp(-1, 1))

@@ -1,8 +1,5 @@
 """Adversarial training in one backward pass: frozen calls, losses, R1, the gate; and CAR, which is made of them."""
 
-import multiprocessing
-import os
-import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -35,7 +32,7 @@ from berdiff.training.loop import Trainer
 from berdiff.training.run_folder import read_rows
 from berdiff.training.session import open_trainer, train
 from fakes import make_spec, make_store
-from training.small import small_config, weight_files, without_validation
+from training.small import small_config, train_until_killed, weight_files, without_validation
 
 TINY = CAR("tiny", samples=3, masks_per_image=2, rate_d=0.5, d_steps=2, d_period=5)
 NETS = ("f", "g", "d")
@@ -229,18 +226,6 @@ def test_fsdp_is_refused(monkeypatch):
         model.parameter_groups()
 
 
-def _killed_at(store: Path, run: Path, step: int) -> None:
-    own = Trainer.step
-
-    def or_die(self, number, parts):
-        if number == step:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return own(self, number, parts)
-
-    Trainer.step = or_die
-    train(_short(store), run)
-
-
 def _short(store: Path):
     """Five steps; the discriminator rests in the third."""
     model = replace(TINY, d_period=3)
@@ -249,10 +234,7 @@ def _short(store: Path):
 
 def test_a_killed_run_resumes_to_the_same_bits(store: Path, tmp_path: Path):
     train(_short(store), tmp_path / "whole")
-    process = multiprocessing.get_context("fork").Process(target=_killed_at, args=(store, tmp_path / "killed", 4))
-    process.start()
-    process.join(60)
-    assert process.exitcode == -signal.SIGKILL
+    train_until_killed(_short(store), tmp_path / "killed", 4)
     assert [path.name for path in (tmp_path / "killed/checkpoints").iterdir()] == ["step-00000002"]
     train(_short(store), tmp_path / "killed")
     assert weight_files(tmp_path / "killed") == weight_files(tmp_path / "whole")

@@ -18,7 +18,7 @@ from berdiff.networks.pyramid import Up
 from berdiff.training import checkpoint
 from berdiff.training.session import train
 from fakes import make_spec, make_store
-from training.small import small_config, weight_files, without_validation
+from training.small import small_config, train_until_killed, weight_files, without_validation
 
 TINY = (ProbUNet("tiny"), HierarchicalProbUNet("tiny"))
 BOTH = pytest.mark.parametrize("config", TINY, ids=[config.method for config in TINY])
@@ -237,6 +237,20 @@ def test_a_resumed_training_is_the_uninterrupted_one_with_its_state(config, stor
         torch.testing.assert_close(value, in_parts[name], rtol=1e-4, atol=1e-6)
     if config.method == "hprobunet":
         assert 0 < ours["objective.log_lambda"] < 5 * config.nu
+
+
+def test_a_killed_run_resumes_to_the_same_bits_with_its_multiplier(store: Path, tmp_path: Path):
+    """Killed two steps after its last checkpoint: lambda, its average and its count go on from there, not from 1."""
+    config = without_validation(small_config(store, MOVING[1], max_steps=5, checkpoint_every=2))
+    train(config, tmp_path / "whole")
+    train_until_killed(config, tmp_path / "killed", 4)
+    assert [path.name for path in (tmp_path / "killed/checkpoints").iterdir()] == ["step-00000002"]
+    train(config, tmp_path / "killed")
+    files = weight_files(tmp_path / "whole")
+    assert weight_files(tmp_path / "killed") == files
+    (newest,) = (tmp_path / "whole").glob("checkpoints/step-00000005")
+    state = checkpoint.read(newest).tensors["raw"]
+    assert (int(state["objective.updates"]), bool(state["objective.log_lambda"] > 0)) == (5, True), "it moved"
 
 
 TOYS = (

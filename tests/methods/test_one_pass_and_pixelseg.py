@@ -12,6 +12,7 @@ from berdiff.methods.config import from_plain, to_plain
 from berdiff.methods.mose import MoSE
 from berdiff.methods.pixelseg import PixelSeg
 from berdiff.methods.ssn import SSN
+from berdiff.networks import mose, ssn
 from fakes import make_spec
 
 CONFIGS = [
@@ -20,6 +21,7 @@ CONFIGS = [
     PixelSeg("tiny", smooth=False),  # masks of random weights are noise, which closing fills
 ]
 each = pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.method)
+batch_norm = pytest.mark.parametrize("config", CONFIGS[:2], ids=lambda config: config.method)
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -31,15 +33,25 @@ def real(config, spec=None) -> Segmenter:
     torch.manual_seed(0)
     model = config.build(spec or make_spec())
     for name, p in model.named_parameters():
-        if not p.any() or "factor" in name:
+        if not p.any() or "factor" in name or name.endswith("mean.bias"):  # SSN's mean begins far below 0
             torch.nn.init.normal_(p, std=0.5)
     model.masks_per_pass = 4
     return model.eval()
 
 
+@pytest.fixture
+def with_batch_norm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`tiny` with the norm of `small` and `paper`."""
+    for networks in (ssn, mose):
+        monkeypatch.setitem(networks.PRESETS, "tiny", replace(networks.PRESETS["tiny"], norm="batch"))
+
+
 @each
 def test_a_sample_is_the_same_whatever_batch_it_is_drawn_in(config):
-    model = real(config)
+    assert_a_sample_is_the_same_in_any_batch(real(config))
+
+
+def assert_a_sample_is_the_same_in_any_batch(model: Segmenter) -> None:
     image, names = torch.rand(5, 1, 16, 16, generator=generator()), list("abcde")
 
     def sample(part: list[int], n: int) -> torch.Tensor:
@@ -54,17 +66,35 @@ def test_a_sample_is_the_same_whatever_batch_it_is_drawn_in(config):
     torch.testing.assert_close(sample([3, 1], 2), whole[[3, 1], :2], rtol=0, atol=0)
 
 
+def losses(model: Segmenter) -> tuple[torch.Tensor, torch.Tensor]:
+    """Of three images of unlike contrast in one batch, and the mean of each alone."""
+    image = torch.rand(3, 1, 16, 16, generator=generator()) * torch.tensor([1, 0.5, 0.1]).reshape(3, 1, 1, 1)
+    masks = (torch.rand(3, 4, 1, 16, 16, generator=generator()) > 0.5).to(torch.uint8)
+    with torch.no_grad():
+        together = model.loss(image, masks, sample_generators(0, list("abc"), 1))["loss"]
+        single = [
+            model.loss(image[i : i + 1], masks[i : i + 1], sample_generators(0, [key], 1))["loss"]
+            for i, key in enumerate("abc")
+        ]
+    return together, torch.stack(single).mean()
+
+
 @each
 def test_an_images_loss_does_not_depend_on_its_batch(config):
-    model = real(config)
-    image = torch.rand(3, 1, 16, 16, generator=generator())
-    masks = (torch.rand(3, 4, 1, 16, 16, generator=generator()) > 0.5).to(torch.uint8)
-    together = model.loss(image, masks, sample_generators(0, list("abc"), 1))["loss"]
-    single = [
-        model.loss(image[i : i + 1], masks[i : i + 1], sample_generators(0, [key], 1))["loss"]
-        for i, key in enumerate("abc")
-    ]
-    torch.testing.assert_close(together, torch.stack(single).mean(), rtol=1e-4, atol=1e-5)
+    """In training, with the GroupNorm of `tiny`."""
+    together, alone = losses(real(config).train())
+    torch.testing.assert_close(together, alone, rtol=1e-4, atol=1e-5)
+
+
+@batch_norm
+def test_with_batch_norm_images_mix_in_training_and_never_after_it(config, with_batch_norm):
+    """SSN's and MoSE's own norm: in training a loss does depend on the batch, as their pages say; samples never do."""
+    model = real(config).train()
+    for _ in range(5):  # each of the four passes moves the averages, which begin as 0 and 1
+        together, alone = losses(model)
+    assert abs(float(together - alone)) > 1e-3
+    torch.testing.assert_close(*losses(model.eval()), rtol=1e-4, atol=1e-5)
+    assert_a_sample_is_the_same_in_any_batch(model)
 
 
 @each

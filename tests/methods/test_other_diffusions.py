@@ -1,6 +1,7 @@
 """SegDiff, MedSegDiff and flow matching as methods: what every method promises, and what is their own."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -8,6 +9,7 @@ import torch
 from berdiff.diffusion.random import sample_generators
 from berdiff.diffusion.sampler import Sampler
 from berdiff.errors import InputError
+from berdiff.experiments.recipes.diffusion import ccdm_cpu
 from berdiff.methods import folder
 from berdiff.methods.berdiff import BerDiff
 from berdiff.methods.config import adopt, from_plain, method_class, to_plain
@@ -212,19 +214,29 @@ def test_with_the_exact_estimate_the_samples_have_the_true_probability():
 # --- trained ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+ODE, TWENTY = Sampler(steps=20, sigma=0.0), Sampler(steps=20)  # all chance in y_T, or in every step
+EASY = {"T": 100, "schedule": "power2.5", "prediction": "mask", "masks_per_image": 16}
+CCDM = replace(ccdm_cpu().model, preset="fast-tiny", masks_per_image=16, lambda_kl=16.0**2)  # a sum over the square
+TOYS = {
+    "berdiff, mask": (BerDiff("fast-tiny", **EASY, sampler=TWENTY), 60),
+    "gaussian, mask": (GaussianDiffusion("fast-tiny", **EASY, sampler=ODE), 60),
+    "gaussian, noise": (GaussianDiffusion("tiny", T=100, masks_per_image=8, sampler=ODE), 300),
+    "ccdm": (CCDM, 120),
+    "segdiff, mask": (SegDiff("tiny", T=100, prediction="mask", masks_per_image=8, sampler=ODE), 150),
+    "segdiff, noise": (SegDiff("tiny", T=100, masks_per_image=8, sampler=ODE), 300),
+    "medsegdiff, mask": (MedSegDiff("tiny", T=100, prediction="mask", masks_per_image=8, sampler=ODE), 150),
+    "flow, mask": (FlowMatching("fast-tiny", **EASY, sampler=ODE), 150),
+    "flow, velocity": (FlowMatching("fast-tiny", **{**EASY, "prediction": "velocity"}, sampler=ODE), 250),
+}
+FAST = ("berdiff, mask", "gaussian, mask")
+
+
 @pytest.mark.parametrize(
-    ("config", "steps"),
-    [
-        (SegDiff("tiny", T=100, prediction="mask", masks_per_image=8), 150),
-        (MedSegDiff("tiny", T=100, prediction="mask", masks_per_image=8), 150),
-        (FlowMatching("fast-tiny", T=100, schedule="power2.5", prediction="mask", masks_per_image=16), 150),
-        (FlowMatching("fast-tiny", T=100, schedule="power2.5", masks_per_image=16), 250),
-    ],
-    ids=["segdiff", "medsegdiff", "flow, mask", "flow, velocity"],
+    "name", [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in TOYS]
 )
-def test_two_equally_likely_masks_are_both_drawn(config, steps: int):
+def test_two_equally_likely_masks_are_both_drawn(name: str):
     """Left or right half, and the image does not tell which: each sample is one of them, and 64 are 32 to 5 sigma."""
+    config, steps = TOYS[name]
     torch.manual_seed(0)
     model = config.build(make_spec())
     masks = torch.zeros(1, 2, 1, 16, 16)
@@ -234,7 +246,7 @@ def test_two_equally_likely_masks_are_both_drawn(config, steps: int):
         optimizer.zero_grad()
         model.loss(image, masks, generator(step))["loss"].backward()
         optimizer.step()
-    samples = model.eval().sample(image, 64, generator(), Sampler(steps=20, sigma=0.0))[0].float()
+    samples = model.eval().sample(image, 64, generator())[0].float()
     left, right = ((samples == masks[0, i]).flatten(1).float().mean(1) for i in range(2))
     assert float(torch.maximum(left, right).median()) > 0.97, "whole masks, not their mean"
     assert 12 <= int((left > right).sum()) <= 52

@@ -1,6 +1,7 @@
 """What every method promises, whatever it is made of: batches, passes, callbacks, groups, and what it refuses."""
 
 import inspect
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from berdiff.diffusion import bernoulli
 from berdiff.diffusion.kernels import bernoulli as kernel
 from berdiff.diffusion.random import sample_generators
 from berdiff.diffusion.sampler import Sampler
+from berdiff.experiments.recipes.diffusion import ccdm_cpu
 from berdiff.methods.base import ParameterGroup, Segmenter
 from berdiff.methods.berdiff import BerDiff
 from berdiff.methods.deterministic import Deterministic
@@ -22,10 +24,14 @@ from fakes import TenLines, diffusion, generator, make_spec, real
 FEW = Sampler(steps=3)
 
 
+# every setting that makes it CCDM, but for its 250 steps and for times spread over a batch, which mix images on purpose
+CCDM = replace(ccdm_cpu().model, preset="fast-tiny", time_sampling="uniform")
+
 METHODS = {
     "berdiff, paper's network": BerDiff(preset="tiny", sampler=FEW),
     "berdiff, encode once": BerDiff(preset="fast-tiny", sampler=FEW),
     "berdiff, hurdle": BerDiff(preset="fast-tiny", hurdle=0.05, sampler=FEW),
+    "ccdm": replace(CCDM, sampler=replace(CCDM.sampler, steps=3)),
     "gaussian": GaussianDiffusion(preset="fast-tiny", T=50, sampler=Sampler(steps=(50, 20, 5), sigma=0.0)),
     "unet": UNet("fast-tiny"),
     "a toy": fakes.StandIn(),
@@ -167,7 +173,8 @@ def test_what_a_method_declares_follows_from_its_configuration():
         assert (model.config, model.input_spec, model.targets) == (config, spec, 2)
         assert model.stride > 1
         assert (model.sampler, model.T) == ((None, None) if isinstance(config, UNet) else (config.sampler, config.T))
-        assert (model.raters, model.weights_sha256) == ("all" if getattr(config, "hurdle", 0) else "one", None)
+        every = getattr(config, "hurdle", 0) or getattr(config, "masks_per_image", 1) > 1
+        assert (model.raters, model.weights_sha256) == ("all" if every else "one", None)
         samples = model.sample(torch.rand(1, 2, 16, 24), 2, generator())
         assert samples.shape == (1, 2, 2, 16, 24)
     assert BerDiff("fast-tiny", masks_per_image=4).build(spec).raters == "all"

@@ -6,6 +6,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import fakes
+from berdiff.diffusion.sampler import Sampler
+from berdiff.methods.gaussian import GaussianDiffusion
 from berdiff.networks.build import make_network
 from berdiff.networks.denoiser import Denoiser
 from berdiff.networks.medsegdiff import PRESETS, FFParser, Gate, MaskGuess, MedSegDiffNet
@@ -111,6 +114,22 @@ def test_the_condition_follows_the_mask_and_the_output_follows_the_condition() -
         net.answer.weight.zero_()
         net.answer.bias.zero_()
     assert float((net.denoise(y_t, t, net.encode(image)) - output).abs().max().detach()) > 1e-3
+
+
+def test_the_image_is_encoded_once_and_that_is_as_good_as_at_every_step() -> None:
+    """Of the condition net that is what does not know the mask: no step may change it for the next."""
+    net, encoded = awake(), []
+    config = GaussianDiffusion(T=50, sampler=Sampler(steps=4, sigma=0.0))
+    image = torch.rand(1, 1, 16, 16, generator=fakes.generator())
+    encode, denoise = net.encode, net.denoise
+    net.encode = lambda image: encoded.append(1) or encode(image)  # type: ignore[method-assign]
+    once = fakes.diffusion(net, config).sample(image, 3, fakes.generator())
+    assert len(encoded) == 1
+    net.denoise = lambda y_t, t, features: denoise(y_t, t, net.encode(image))  # type: ignore[method-assign]
+    always = fakes.diffusion(net, config).sample(image, 3, fakes.generator())
+    assert len(encoded) == 1 + 1 + 4
+    assert torch.equal(once, always)
+    assert 0 < float(once.float().mean()) < 1
 
 
 def test_masks_together_are_masks_one_by_one_in_any_memory_format() -> None:

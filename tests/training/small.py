@@ -1,5 +1,8 @@
-"""A training of milliseconds, and what several tests look at in its folder."""
+"""A training of milliseconds, one that is killed, and what several tests look at in its folder."""
 
+import multiprocessing
+import os
+import signal
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -11,7 +14,9 @@ from torch import nn
 import fakes
 from berdiff.methods.base import ParameterGroup
 from berdiff.methods.config import METHODS
+from berdiff.training import session
 from berdiff.training.config import DataConfig, EngineConfig, LoopConfig, OptimConfig, TrainConfig, ValidationConfig
+from berdiff.training.loop import Trainer
 
 METHODS.ours["grouped"] = f"{__name__}:Grouped"
 
@@ -65,6 +70,26 @@ def small_config(store: Path, model: Any = None, **loop: Any) -> TrainConfig[Any
 
 def without_validation(config: TrainConfig[Any]) -> TrainConfig[Any]:
     return replace(config, validation=replace(config.validation, every=0))
+
+
+def train_until_killed(config: TrainConfig[Any], run: Path, step: int) -> None:
+    """In a child that gets SIGKILL just before this step."""
+    process = multiprocessing.get_context("fork").Process(target=_train_and_die, args=(config, run, step))
+    process.start()
+    process.join(60)
+    assert process.exitcode == -signal.SIGKILL
+
+
+def _train_and_die(config: TrainConfig[Any], run: Path, step: int) -> None:
+    own = Trainer.step
+
+    def or_die(self: Trainer, number: int, parts: Any) -> Any:
+        if number == step:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return own(self, number, parts)
+
+    Trainer.step = or_die  # type: ignore[method-assign]
+    session.train(config, run)
 
 
 def weight_files(run: Path) -> dict[str, bytes]:

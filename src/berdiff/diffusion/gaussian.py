@@ -39,13 +39,6 @@ def predict_y0(schedule: NoiseSchedule, y_t: Tensor, eps_hat: Tensor, t: Time) -
     return torch.where(signal > 0, (y_t - noise * eps_hat) / signal, 0).clamp(-1, 1)
 
 
-def predict_eps(schedule: NoiseSchedule, y_t: Tensor, y0_hat: Tensor, t: Time) -> Tensor:
-    """The noise that an estimated signal means: what `predict_y0` takes back."""
-    alpha_bar_t = schedule.at(t, y_t)
-    signal, noise = cast(y_t, alpha_bar_t.sqrt(), (1 - alpha_bar_t).sqrt())
-    return (y_t - signal * y0_hat) / noise
-
-
 def posterior(schedule: NoiseSchedule, y_t: Tensor, y0: Tensor, t: Time, s: Time) -> tuple[Tensor, Tensor]:
     """(mean, variance) of q(y_s | y_t, y0) for any s < t: DDPM's rule."""
     a, b, alpha_bar_t = schedule.pair(t, s, y_t)

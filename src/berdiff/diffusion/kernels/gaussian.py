@@ -43,8 +43,10 @@ class Gaussian(Kernel):
     def step(
         self, sampler: Sampler, output: Tensor, y_t: Tensor, t: int, s: int, generators: Generators
     ) -> tuple[Tensor, Tensor]:
-        eps = output if self.prediction == "noise" else gaussian.predict_eps(self.schedule, y_t, output, t)
-        y0_hat = gaussian.predict_y0(self.schedule, y_t, eps, t)
+        if self.prediction == "noise":
+            y0_hat = gaussian.predict_y0(self.schedule, y_t, output, t)
+        else:  # not by way of the noise: where alpha_bar_t = 0 nothing leads back from it
+            y0_hat = output.clamp(-1, 1)
         if sampler.rule == "ddpm":
             mean, variance = gaussian.posterior(self.schedule, y_t, y0_hat, t, s)
         else:
