@@ -191,6 +191,10 @@ def test_dry_run_of_a_batch_that_does_not_fit(store: Path, monkeypatch, capsys: 
             ["demo", "--out", "x", "--data", "STORE", "--data.crop", "10"],
             "--data.crop: expected height and width in mult",
         ),
+        (
+            ["ssn-cpu", "--dry-run", "--data", "STORE", "--data.crop", "16"],
+            "--model: size: expected at least 32 pixels",
+        ),
         (["demo", "--out", "x", "--data", "STORE", *TINY, "--model.preset", "huge"], "expected one of paper-128, "),
         (
             ["demo", "--out", "x", "--data", "STORE", "--engine.strategy", "magic"],
