@@ -154,7 +154,7 @@ class Trainer:
         count, (height, width) = len(part.places), part.image.shape[-2:]
         return (
             f"{count} slices of {height}x{width} at once are too many for {self.fabric.device}; raise "
-            f"--loop.accumulate (the same result in less memory), lower --loop.batch-size (now "
+            f"--loop.accumulate (the same batch in less memory), lower --loop.batch-size (now "
             f"{self.config.loop.batch_size}) or use --engine.precision bf16-mixed; {self._what_is_safe()}"
         )
 
