@@ -173,7 +173,9 @@ def test_dry_run_of_a_batch_that_does_not_fit(store: Path, monkeypatch, capsys: 
     (of_slice, _), weights = kept[0], 2**23
     monkeypatch.setattr(estimates, "free_memory", lambda device: used(device) + weights + 3 * of_slice)
     assert main(command) == 0
-    assert "fits                    no: --loop.accumulate " in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "fits                    no: --loop.accumulate " in shown
+    assert " GB for the same batch\n" in shown
     monkeypatch.setattr(estimates, "free_memory", lambda device: of_slice / 10)
     assert main(command) == 2
     assert "--dry-run: one slice alone takes more than" in capsys.readouterr().err
@@ -190,6 +192,10 @@ def test_dry_run_of_a_batch_that_does_not_fit(store: Path, monkeypatch, capsys: 
         (
             ["demo", "--out", "x", "--data", "STORE", "--data.crop", "10"],
             "--data.crop: expected height and width in mult",
+        ),
+        (
+            ["ssn-cpu", "--dry-run", "--data", "STORE", "--data.crop", "16"],
+            "--model: size: expected at least 32 pixels",
         ),
         (["demo", "--out", "x", "--data", "STORE", *TINY, "--model.preset", "huge"], "expected one of paper-128, "),
         (

@@ -17,7 +17,13 @@ from berdiff.errors import InputError
 from berdiff.methods import folder
 from berdiff.methods.berdiff import BerDiff
 from berdiff.methods.gaussian import GaussianDiffusion
+from berdiff.methods.hprobunet import HierarchicalProbUNet
+from berdiff.methods.jprounet import JProUNet
+from berdiff.methods.mose import MoSE
+from berdiff.methods.probunet import ProbUNet
+from berdiff.methods.ssn import SSN
 from berdiff.methods.unet import UNet
+from berdiff.networks import mose, ssn
 from fakes import make_spec
 
 SPEC = make_spec((16, 24), channels=("t1", "t2"), targets=("core",), rule="window", window=(-1000.0, 400.0))
@@ -274,6 +280,34 @@ def test_weights_are_copied_between_models_of_one_network(saved: Path, tmp_path:
             folder.copy_weights(other, str(saved))
     with pytest.raises(InputError, match="nowhere: expected the folder of a run or of a model"):
         folder.copy_weights(fresh, str(tmp_path / "nowhere"))
+
+
+@pytest.mark.parametrize(
+    ("config", "own"),
+    [
+        (SSN("tiny", mean_steps=9), {"steps"}),
+        (MoSE("tiny", cap_steps=9), {"steps"}),
+        (ProbUNet("tiny", beta_warmup=9), {"objective.steps"}),
+        (JProUNet("tiny", beta_warmup=9), {"objective.steps"}),
+        (HierarchicalProbUNet("tiny", nu=0.0), {f"objective.{name}" for name in ("log_lambda", "average", "updates")}),
+    ],
+    ids=lambda value: getattr(value, "method", ""),
+)
+def test_a_new_training_from_other_weights_begins_its_own_schedules(config, own: set[str], tmp_path, monkeypatch):
+    """Everything else belongs to the model, BatchNorm's statistics too; a folder that is opened has all of it."""
+    for presets in (ssn.PRESETS, mose.PRESETS):
+        monkeypatch.setitem(presets, "tiny", replace(presets["tiny"], norm="batch"))
+    trained, fresh = config.build(make_spec()), config.build(make_spec())
+    with torch.no_grad():
+        for value in trained.state_dict().values():
+            value.add_(1)
+    before = {name: value.clone() for name, value in fresh.state_dict().items()}
+    folder.save(trained, tmp_path)
+    folder.copy_weights(fresh, str(tmp_path))
+    theirs, found = folder.load(tmp_path).state_dict(), fresh.state_dict()
+    assert {name for name, value in found.items() if not torch.equal(value, theirs[name])} == own
+    assert all(torch.equal(found[name], before[name]) for name in own)
+    assert any(name.endswith("running_mean") for name in found) == isinstance(config, SSN | MoSE)
 
 
 def test_a_model_folder_is_replaced_as_a_whole(tmp_path: Path):

@@ -147,6 +147,17 @@ def test_sizes_are_the_documented_ones(config, paper: float, small: float, strid
         assert model.stride == stride
 
 
+@pytest.mark.parametrize("config", [SSN("small"), MoSE("small", samples_per_expert=1)], ids=["ssn", "mose"])
+def test_the_least_size_learns_from_one_image_and_a_smaller_one_is_refused(config):
+    """At 16x16 BatchNorm has one number per channel and raises where a part of a batch holds one slice."""
+    for size in ((16, 16), (32, 16)):
+        with pytest.raises(ValueError, match=rf"^size: expected at least 32 pixels per side, found {size[0]}x16$"):
+            config.build(make_spec(size))
+    model = config.build(make_spec((32, 32))).train()
+    image, masks = torch.rand(1, 1, 32, 32), torch.ones(1, 2, 1, 32, 32, dtype=torch.uint8)
+    assert bool(torch.isfinite(model.loss(image, masks, generator())["loss"]))
+
+
 # --- two equally likely masks ----------------------------------------------------------------------------------------
 
 TOYS = [

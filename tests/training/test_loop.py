@@ -17,7 +17,9 @@ from berdiff.errors import InputError
 from berdiff.files import lock
 from berdiff.methods import folder as model_folder
 from berdiff.methods.berdiff import BerDiff
-from berdiff.training import checkpoint, loop
+from berdiff.methods.mose import MoSE
+from berdiff.networks import mose
+from berdiff.training import checkpoint, loop, state
 from berdiff.training.machine import free_memory, used_memory
 from berdiff.training.run_folder import read_rows
 from berdiff.training.session import open_trainer, train
@@ -276,6 +278,34 @@ def test_a_bad_step_is_skipped_counted_and_reported(store: Path, tmp_path: Path,
     assert read_rows(run / "stats.jsonl")[-1]["skipped"] == 2
 
 
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_a_skipped_step_leaves_all_state_as_it_was(store: Path, monkeypatch, accumulate: int) -> None:
+    """A forward pass moves BatchNorm's statistics before anybody has seen its loss: one NaN stayed in them for good."""
+    monkeypatch.setitem(mose.PRESETS, "tiny", replace(mose.PRESETS["tiny"], norm="batch"))
+    config = small_config(store, MoSE("tiny", samples_per_expert=1), accumulate=accumulate)
+    trainer = open_trainer(without_validation(config), Path())
+    batches = trainer.batches.after(0)
+
+    def tensors() -> dict[str, torch.Tensor]:
+        parts = state.gather(trainer.segmenter, trainer.optimizer.optimizer, trainer.ema)
+        return {f"{part}/{name}": value for part, found in parts.items() for name, value in found.items()}
+
+    trainer.step(1, next(batches))
+    before = tensors()
+    *good, last = next(batches)
+    *_, bad, _ = trainer.step(2, [*good, replace(last, image=last.image * math.nan)])
+    assert bad
+    after = tensors()
+    assert before.keys() == after.keys()
+    assert [name for name, value in before.items() if not torch.equal(value, after[name])] == []
+    trainer.counters.skipped += 1
+    *_, bad, _ = trainer.step(3, next(batches))
+    assert not bad
+    moved = [name for name, value in tensors().items() if not torch.equal(value, before[name])]
+    assert {"raw", "ema"} <= {name.split("/")[0] for name in moved if name.endswith("running_mean")}
+    assert all(bool(torch.isfinite(value).all()) for value in tensors().values())
+
+
 def test_several_bad_steps_in_a_row_stop_the_run_and_keep_the_last_good_checkpoint(
     store: Path, tmp_path: Path, trouble
 ) -> None:
@@ -295,7 +325,8 @@ def test_out_of_memory_names_what_to_lower_and_other_errors_are_not_disguised(
         raise RuntimeError(words)
 
     trouble(range(6, 7), lambda terms: fail("DefaultCPUAllocator: can't allocate memory: you tried ..."))
-    words = r"^out of memory: 4 slices of 16x16 at once .* --loop.accumulate .* --loop.batch-size \(now 4\)"
+    words = r"^out of memory: 4 slices of 16x16 at once .* --loop.accumulate \(the same batch in less memory\), "
+    words += r".* --loop.batch-size \(now 4\)"
     with pytest.raises(RunStopped, match=words):
         train(small_config(store), tmp_path / "run")
     trouble(range(2, 3), lambda terms: fail("a bug"))

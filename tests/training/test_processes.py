@@ -8,12 +8,16 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 
+from berdiff.data.batches import Batch, Batches
 from berdiff.files import lock
+from berdiff.methods.mose import MoSE
+from berdiff.networks.mose import PRESETS
 from berdiff.training import checkpoint
 from berdiff.training.run_folder import read_rows
 from berdiff.training.session import train
@@ -98,6 +102,27 @@ def test_a_run_resumes_with_other_processes_than_it_was_begun_with(store: Path, 
     for part in checkpoint.PARTS:
         for name, value in ours.tensors[part].items():
             torch.testing.assert_close(value, theirs.tensors[part][name], rtol=1e-3, atol=1e-5)
+
+
+def test_a_step_that_is_bad_in_one_process_leaves_nothing_behind_in_the_other(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first one's forward pass was good and moved its BatchNorm, whose statistics are those that are saved."""
+    make = Batches.make
+
+    def spoilt(self: Batches, step: int) -> list[Batch]:
+        factor = float("nan") if (self.rank, step) == (1, 2) else 1
+        return [replace(part, image=part.image * factor) for part in make(self, step)]
+
+    monkeypatch.setattr(Batches, "make", spoilt)
+    monkeypatch.setitem(PRESETS, "tiny", replace(PRESETS["tiny"], norm="batch"))
+    monkeypatch.setitem(globals(), "small_config", partial(small_config, model=MoSE("tiny", samples_per_expert=1)))
+    _two_processes(store, tmp_path / "run", "ddp", max_steps=4)
+    found = checkpoint.read(tmp_path / "run/checkpoints/step-00000004")
+    assert found.state["skipped"] == 1
+    raw = found.tensors["raw"]
+    assert all(bool(value.isfinite().all()) for value in raw.values())
+    assert {int(value) for name, value in raw.items() if name.endswith("num_batches_tracked")} == {3}
 
 
 def test_all_leave_together_where_another_training_has_the_folder(store: Path, tmp_path: Path) -> None:

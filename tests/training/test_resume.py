@@ -1,6 +1,7 @@
 """A run killed at any moment and resumed is, bit for bit, the run that was not."""
 
 import json
+import math
 import multiprocessing
 import os
 import random
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file
 
-from berdiff.data.batches import Batches
+from berdiff.data.batches import Batch, Batches
 from berdiff.methods import folder as model_folder
 from berdiff.methods.mose import MoSE
 from berdiff.networks.mose import PRESETS
@@ -157,12 +158,24 @@ def test_interrupted_politely_and_resumed(store: Path, whole: Path, tmp_path: Pa
         assert weight_files(out)[name] == weight_files(whole)[name]
 
 
-def test_batch_norms_statistics_resume_too(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They move in `loss`, not in `after_step`, and their averages beside them: MoSE's and SSN's presets have them."""
+@pytest.mark.parametrize("bad", [None, 3, 4])
+def test_batch_norms_statistics_resume_too(store: Path, tmp_path: Path, monkeypatch, bad: int | None) -> None:
+    """They move in `loss`, not in `after_step`, and their averages beside them: MoSE's and SSN's presets have them.
+
+    A bad step, before a checkpoint or just at it, leaves nothing behind in them.
+    """
     monkeypatch.setitem(PRESETS, "tiny", replace(PRESETS["tiny"], norm="batch"))
+    make = Batches.make
+
+    def spoilt(self: Batches, step: int) -> list[Batch]:  # from 0
+        return [replace(p, image=p.image * (math.nan if step + 1 == bad else 1)) for p in make(self, step)]
+
+    monkeypatch.setattr(Batches, "make", spoilt)
     for out, stops in (("whole", [8]), ("resumed", [4, 8])):
         for steps in stops:
             train(small_config(store, MoSE("tiny", samples_per_expert=1), max_steps=steps), tmp_path / out)
-    moved = [name for name, tensor in load_file(tmp_path / "whole/model/model.safetensors").items() if tensor.any()]
-    assert any(name.endswith("running_mean") for name in moved)
+    model = load_file(tmp_path / "whole/model/model.safetensors")
+    assert any(name.endswith("running_mean") and bool(tensor.any()) for name, tensor in model.items())
+    assert all(bool(tensor.isfinite().all()) for tensor in model.values())
+    assert _counters(tmp_path / "whole")[-1]["skipped"] == (bad is not None)
     assert weight_files(tmp_path / "resumed") == weight_files(tmp_path / "whole")

@@ -47,6 +47,8 @@ class Segmenter(nn.Module, ABC):
 
     raters: Literal["one", "all"] = "one"  # which masks of an image `loss` gets: a random rater's, or everyone's
     average_buffers: ClassVar[bool] = False  # whether the EMA averages buffers too, such as BatchNorm's statistics
+    training_state: ClassVar[tuple[str, ...]] = ()  # beginnings of names of buffers that `--init` leaves fresh: a
+    # training's own (steps counted, schedules), where others belong to the model
     masks_per_pass: int = 16  # no more go through the network at once, which bounds the memory of `sample`
     precision: Literal["fp32", "bf16"] = "fp32"  # in which `sample` runs the network; draws are in float32 always
     compiled: bool = False  # whether the network is run by torch.compile, which rounds otherwise

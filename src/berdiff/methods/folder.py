@@ -136,7 +136,10 @@ def read_config(file: Path) -> tuple[MethodConfig, InputSpec, str]:
 
 
 def copy_weights(segmenter: Segmenter, path_or_name: str) -> None:
-    """Give it the weights of another model of the same architecture, to train on from there."""
+    """Give it the weights of another model of the same architecture, to train on from there.
+
+    Buffers come with them (BatchNorm's statistics), but the state of the other training does not: warm-ups begin anew.
+    """
     other = load(path_or_name)
     ours, theirs = ({k: tuple(v.shape) for k, v in of.state_dict().items()} for of in (segmenter, other))
     if ours != theirs:
@@ -144,7 +147,8 @@ def copy_weights(segmenter: Segmenter, path_or_name: str) -> None:
         raise InputError(
             f"--init: expected a model with the weights of this network, found another {odd} in {path_or_name}"
         )
-    segmenter.load_state_dict(other.state_dict())
+    fresh = {k: v for k, v in segmenter.state_dict().items() if k.startswith(segmenter.training_state)}
+    segmenter.load_state_dict({**other.state_dict(), **fresh})
 
 
 def sha256(path: Path) -> str:

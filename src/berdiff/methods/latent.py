@@ -54,6 +54,8 @@ class Elbo(Objective):
 class LatentSegmenter(EncodedSegmenter):
     """The N masks of an image share its encoding and its prior; the posterior runs for each."""
 
+    training_state = ("objective.",)  # beta's warm-up, GECO's lambda
+
     def __init__(
         self,
         config: MethodConfig,

@@ -29,6 +29,7 @@ def log_likelihood(logits: Tensor, y: Tensor) -> Tensor:
 
 class LowRankSegmenter(EncodedSegmenter):
     average_buffers = True  # BatchNorm's
+    training_state = ("steps",)  # of the mean alone
     config: SSN
     steps: Tensor
 

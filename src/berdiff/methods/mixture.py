@@ -17,6 +17,7 @@ from berdiff.networks.mose import MoSE as Network
 
 class MixtureSegmenter(EncodedSegmenter):
     average_buffers = True  # BatchNorm's
+    training_state = ("steps",)  # of the cap
     config: MoSE
     steps: Tensor
 

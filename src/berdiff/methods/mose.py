@@ -43,5 +43,6 @@ class MoSE(MethodConfig):
         from berdiff.methods.mixture import MixtureSegmenter
         from berdiff.networks import mose
 
-        network = mose.MoSE(self.preset, len(spec.channels), len(spec.targets), self.experts, self.dims)
+        sizes = len(spec.channels), len(spec.targets), spec.size
+        network = mose.MoSE(self.preset, *sizes, self.experts, self.dims)
         return MixtureSegmenter(self, spec, network)

@@ -33,4 +33,5 @@ class SSN(MethodConfig):
         from berdiff.methods.low_rank import LowRankSegmenter
         from berdiff.networks import ssn
 
-        return LowRankSegmenter(self, spec, ssn.SSN(self.preset, len(spec.channels), len(spec.targets), self.rank))
+        network = ssn.SSN(self.preset, len(spec.channels), len(spec.targets), spec.size, self.rank)
+        return LowRankSegmenter(self, spec, network)

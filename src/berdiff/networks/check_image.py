@@ -1,4 +1,4 @@
-"""What every network that reads an image refuses."""
+"""What networks refuse: images that do not fit, and sizes that leave a norm nothing."""
 
 from torch import Tensor
 
@@ -10,3 +10,12 @@ def check_image(image: Tensor, channels: int, stride: int) -> None:
         raise ValueError(f"image: expected {channels} channels, found {C}")
     if H % stride or W % stride:
         raise ValueError(f"image: expected height and width in multiples of {stride}, found {H}x{W}")
+
+
+def check_size(size: tuple[int, int], stride: int) -> None:
+    """ValueError where images of this height and width have one pixel left at the coarsest level.
+
+    A norm over it would be nothing but its bias, and BatchNorm, with one image at a time, fails.
+    """
+    if min(size) < 2 * stride:
+        raise ValueError(f"size: expected at least {2 * stride} pixels per side, found {size[0]}x{size[1]}")

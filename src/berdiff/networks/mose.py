@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from berdiff.networks.check_image import check_image
+from berdiff.networks.check_image import check_image, check_size
 from berdiff.networks.inject import FiLM
 from berdiff.networks.latent import Gaussian
 from berdiff.networks.pyramid import Sizes, UNet
@@ -25,9 +25,13 @@ Encoded = tuple[Tensor, Tensor]
 class MoSE(nn.Module):
     """The experts share the U-Net and the decoder: an expert is a place in the space of z."""
 
-    def __init__(self, preset: str, channels: int, targets: int, experts: int, dims: int) -> None:
+    def __init__(
+        self, preset: str, channels: int, targets: int, size: tuple[int, int], experts: int, dims: int
+    ) -> None:
+        """`size`: height and width of the images that it learns from."""
         super().__init__()
         sizes = PRESETS[preset]
+        check_size(size, sizes.stride)
         width, coarse = sizes.widths[0], sizes.widths[-1]
         self.channels, self.stride, self.dims = channels, sizes.stride, dims
         self.unet = UNet(channels, sizes)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from berdiff.networks.check_image import check_image
+from berdiff.networks.check_image import check_image, check_size
 from berdiff.networks.latent import Gaussian, bounded
 from berdiff.networks.pyramid import Sizes, UNet
 
@@ -35,9 +35,11 @@ class LowRank(NamedTuple):
 class SSN(nn.Module):
     """All of it runs once per image; a mask costs one product of `rank` numbers with the factor."""
 
-    def __init__(self, preset: str, channels: int, targets: int, rank: int) -> None:
+    def __init__(self, preset: str, channels: int, targets: int, size: tuple[int, int], rank: int) -> None:
+        """`size`: height and width of the images that it learns from."""
         super().__init__()
         sizes = PRESETS[preset]
+        check_size(size, sizes.stride)
         width = sizes.widths[0]
         self.channels, self.targets, self.rank, self.stride = channels, targets, rank, sizes.stride
         self.unet = UNet(channels, sizes)

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from berdiff.networks.check_image import check_size
 from berdiff.networks.denoiser import Denoiser
 
 Size = tuple[int, int]
@@ -24,8 +25,7 @@ class Whole(Denoiser[Tensor]):
         self.stride = stride
         if any(side % stride for side in size):
             raise ValueError(f"size: expected height and width in multiples of {stride}, found {size[0]}x{size[1]}")
-        if min(size) < 2 * stride:  # a norm over the one pixel left at the bottom would be nothing but its bias
-            raise ValueError(f"size: expected at least {2 * stride} pixels per side, found {size[0]}x{size[1]}")
+        check_size(size, stride)
 
     @abstractmethod
     def levels(self, image: Tensor) -> tuple[Tensor, ...]:

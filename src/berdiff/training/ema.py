@@ -22,8 +22,7 @@ class Ema:
     def __init__(self, module: nn.Module, buffers: bool = False) -> None:
         self.live = [p.detach() for p in module.parameters()]  # detached, but the same memory
         if buffers:
-            saved = module.state_dict().keys()
-            self.live += [b for name, b in module.named_buffers() if name in saved and b.is_floating_point()]
+            self.live += [b for b in saved_buffers(module) if b.is_floating_point()]
         self.averages = [p.clone() for p in self.live]
 
     @torch.no_grad()
@@ -35,18 +34,26 @@ class Ema:
     def in_place(self) -> Iterator[None]:
         """The module holds the averages inside the block, and its own weights again after it."""
         own = [p.clone() for p in self.live]
-        _copy(self.averages, self.live)
+        copy(self.averages, self.live)
         try:
             yield
         finally:
-            _copy(own, self.live)
+            copy(own, self.live)
 
     def restart(self) -> None:
         """The averages become what the module holds now."""
-        _copy(self.live, self.averages)
+        copy(self.live, self.averages)
 
 
-def _copy(tensors: list[torch.Tensor], into: list[torch.Tensor]) -> None:
+def saved_buffers(module: nn.Module) -> list[torch.Tensor]:
+    """Those that a checkpoint holds, the same memory."""
+    saved = module.state_dict().keys()
+    return [buffer for name, buffer in module.named_buffers() if name in saved]
+
+
+@torch.no_grad()
+def copy(tensors: list[torch.Tensor], into: list[torch.Tensor]) -> None:
+    """Values alone."""
     # copied, not pointed to: DDP, FSDP and compiled code all know the module's memory by its address
     for target, tensor in zip(into, tensors, strict=True):
         target.copy_(tensor)

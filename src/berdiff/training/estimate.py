@@ -49,7 +49,7 @@ def estimate(config: AnyConfig) -> dict[str, Any]:
     fits, advice = memory(at_once) < free, SMALLER
     for parts in range(1, share + 1):
         if share % parts == 0 and memory(share // parts) < free:
-            advice = f"--loop.accumulate {parts} needs {memory(share // parts) / GB:.1f} GB for the same result"
+            advice = f"--loop.accumulate {parts} needs {memory(share // parts) / GB:.1f} GB for the same batch"
             break
     steps, validation = config.loop.max_steps, _validation_seconds(trainer) / world
     total = steps * seconds * share + (steps // config.validation.every * validation if validation else 0)

@@ -17,7 +17,7 @@ from berdiff.methods.base import Segmenter, Terms
 from berdiff.training import checkpoint, state
 from berdiff.training.checkpoint import Counters
 from berdiff.training.config import AnyConfig
-from berdiff.training.ema import Ema, ema_decay
+from berdiff.training.ema import Ema, copy, ema_decay, saved_buffers
 from berdiff.training.engine import clip, set_rates, set_up, sum_over_processes
 from berdiff.training.journal import Journal, RunningMeans
 from berdiff.training.machine import used_memory
@@ -44,6 +44,7 @@ class Trainer:
         self.segmenter: Segmenter = self.module.module
         self.precision = fabric.strategy.precision  # it holds the scale of fp16's gradients, and nothing otherwise
         self.ema = Ema(self.segmenter, segmenter.average_buffers)
+        self.buffers = saved_buffers(self.segmenter)
         self.counters = Counters()
         self.signals = Signals()
         self.journal = Journal(config, run, on=fabric.is_global_zero)
@@ -101,6 +102,7 @@ class Trainer:
         """Step 1, 2, ...: (terms of the loss, gradient norm, whether it had to be skipped, whether to leave)."""
         fabric, config, optimizer = self.fabric, self.config, self.optimizer.optimizer
         total: dict[str, Tensor] = {}
+        before = [buffer.clone() for buffer in self.buffers]  # few or none; a forward pass moves BatchNorm's
         with memory_errors_as_sentence(lambda: self._memory_advice(parts[0])):
             for number, part in enumerate(parts):
                 generators = sample_generators(config.seed, part.keys(step), 1, fabric.device)
@@ -118,7 +120,9 @@ class Trainer:
             total, (bad, signalled) = self._agree(total, not finite, self.signals.received is not None)
             if not bad or config.engine.precision == "16-mixed":
                 self.optimizer.step()  # with fp16 the scaler leaves a bad step out itself, and lowers its scale
-            if not bad:
+            if bad:
+                copy(before, self.buffers)  # else one NaN would stay in them, and in their averages, for good
+            else:
                 with torch.no_grad():
                     self.segmenter.after_step(total)
                 updates = step - 1 - self.counters.skipped
@@ -150,7 +154,7 @@ class Trainer:
         count, (height, width) = len(part.places), part.image.shape[-2:]
         return (
             f"{count} slices of {height}x{width} at once are too many for {self.fabric.device}; raise "
-            f"--loop.accumulate (the same result in less memory), lower --loop.batch-size (now "
+            f"--loop.accumulate (the same batch in less memory), lower --loop.batch-size (now "
             f"{self.config.loop.batch_size}) or use --engine.precision bf16-mixed; {self._what_is_safe()}"
         )
 
