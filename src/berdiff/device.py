@@ -36,8 +36,11 @@ def share_devices(name: str, number: int) -> str:
     return f"cuda:{number % count}" if count > 1 else name
 
 
-def choose_precision(device: str, precision: Literal["fp32", "bf16"]) -> Literal["fp32", "bf16"]:
-    """The same, if the device can; whether it gains by bf16 is the machine's affair (docs/many-machines.md)."""
+def choose_precision(
+    device: str, precision: Literal["fp32", "bf16"], asked: str = "--precision"
+) -> Literal["fp32", "bf16"]:
+    """The same, if the device can; whether it gains by bf16 is the machine's affair (docs/many-machines.md). `asked` is
+    the option or evaluation that a misfit is reported of."""
     if precision == "fp32":
         return precision
     lacks = device.startswith("cuda") and not torch.cuda.is_bf16_supported()
@@ -47,9 +50,9 @@ def choose_precision(device: str, precision: Literal["fp32", "bf16"]) -> Literal
     except RuntimeError:
         lacks = True
     if lacks:
-        raise InputError(f"--precision: expected fp32 on this {device}, which has no bf16, found {precision}")
+        raise InputError(f"{asked}: expected fp32 on this {device}, which has no bf16, found {precision}")
     if torch.device(device).type == "cpu":
-        expect_bf16("--precision")
+        expect_bf16(asked)
     return precision
 
 

@@ -4,11 +4,13 @@ import csv
 import json
 import random
 from dataclasses import replace
+from itertools import permutations
 from pathlib import Path
 from statistics import median
 
 import numpy as np
 import pytest
+import torch
 
 from berdiff.errors import InputError
 from berdiff.evaluation.evaluate import evaluate
@@ -20,7 +22,7 @@ from berdiff.experiments.tables.reuse import write_trained
 from berdiff.inference.model import Model, load
 from berdiff.methods import folder
 from berdiff.training.config import TrainConfig
-from fakes import Blur, MemoryStore
+from fakes import Blur, Bright, MemoryStore, bright_segmenter, make_spec
 
 SETTINGS = EvaluationSettings(samples=4, batch_size=32)
 
@@ -139,6 +141,101 @@ def test_what_cannot_stand_in_one_figure_is_one_sentence(base: Path, tmp_path: P
     ):
         with pytest.raises(InputError, match=f"^{message}"):
             make_frontier(folders, models_of(base, *models), **{"metric": "ged_4", **options})
+
+
+def test_points_are_of_the_same_cases_not_of_as_many(base: Path, tmp_path: Path):
+    (model,) = models_of(base, "narrow")
+    for limit, seed, size in ((5, 0, 32), (5, 0, 2), (5, 1, 32), (5, 2, 32), (9, 0, 32), (None, 0, 32), (None, 1, 32)):
+        settings = replace(SETTINGS, limit=limit, seed=seed, batch_size=size)
+        evaluate(model, MemoryStore(20), tmp_path / f"{limit}-{seed}-{size}", settings)  # type: ignore[arg-type]
+    stood = set()
+    for a, b in permutations(sorted(tmp_path.iterdir()), 2):
+        cases, others = (set(from_csv(folder / "per_case.csv")["case"]) for folder in (a, b))
+        if cases == others:
+            make_frontier([a, b], metric="ged_4")
+            stood.add(frozenset({a.name, b.name}))
+        else:
+            found = f"found {len(others)} cases, {len(cases & others)} of them the same"
+            with pytest.raises(InputError, match=f"^{b.name}: expected the {len(cases)} cases of {a.name}, {found}$"):
+                make_frontier([a, b], metric="ged_4")
+    assert stood >= {frozenset({"5-0-32", "5-0-2"}), frozenset({"None-0-32", "None-1-32"})}
+    assert frozenset({"5-0-32", "5-1-32"}) not in stood
+
+
+@pytest.fixture
+def passes(monkeypatch) -> list[tuple]:
+    """What the network is given, pass by pass, and in which precision; measurements are one pass of each run."""
+    seen: list[tuple] = []
+
+    class Noted(Bright):
+        def encode(self, image):
+            precision = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else torch.float32
+            seen.append((tuple(image.shape), precision))
+            return super().encode(image)
+
+    monkeypatch.setattr("fakes.Bright", Noted)
+    monkeypatch.setattr(frontier, "rounds", lambda *runs, repeats, progress: [[1.0] for run in runs if not run()])
+    monkeypatch.setattr("berdiff.device.bf16_ends_by", lambda: "")  # no product here is large enough to need it
+    return seen
+
+
+def bright(side: int, patches: bool = False) -> Model:
+    segmenter = bright_segmenter(replace(make_spec((side, side)), patches=patches))
+    return Model(segmenter, "bright", segmenter.input_spec, (side, side))
+
+
+@pytest.mark.parametrize("patches", [False, True])
+def test_seconds_are_of_what_the_evaluation_saw(passes: list[tuple], tmp_path: Path, patches: bool):
+    """The network is given the same, pass by pass, as for one case of the evaluation: its centre, all its tiles."""
+    model, counts = bright(8 if patches else 16, patches), []
+    for crop in (8, 12, None):
+        passes.clear()
+        settings = EvaluationSettings(samples=16, crop=crop, limit=1, batch_size=1)
+        evaluate(model, MemoryStore(20), tmp_path / str(crop), settings)  # type: ignore[arg-type]
+        evaluated = passes.copy()
+        passes.clear()
+        make_frontier([tmp_path / str(crop)], [model])
+        assert passes == evaluated
+        counts.append(len(passes))
+        assert {shape[-1] for shape, _ in passes} == {8 if patches else crop or 16}
+    assert counts == ([1, 4, 9] if patches else [1, 1, 1])
+
+
+def test_seconds_are_of_the_recorded_precision_whatever_that_of_the_model(passes: list[tuple], tmp_path: Path):
+    dtypes = {"fp32": torch.float32, "bf16": torch.bfloat16}
+    settings, model = EvaluationSettings(samples=2, limit=1), bright(16)
+    for precision in dtypes:
+        model.segmenter.precision = precision  # type: ignore[assignment]
+        evaluate(model, MemoryStore(20), tmp_path / precision, settings)  # type: ignore[arg-type]
+    for own in dtypes:
+        model.segmenter.precision = own  # type: ignore[assignment]
+        passes.clear()
+        make_frontier([tmp_path / precision for precision in dtypes], [model] * 2, "ged_2")
+        assert [dtype for _, dtype in passes] == list(dtypes.values())
+        assert model.segmenter.precision == own
+
+
+def test_an_evaluation_that_cannot_be_measured_here_is_one_sentence(passes: list[tuple], tmp_path: Path, monkeypatch):
+    """Its recorded seconds can be drawn all the same."""
+    for name in ("bf16", "compiled", "unsized"):
+        model = bright(16)
+        model.segmenter.precision = "bf16" if name == "bf16" else "fp32"
+        model.segmenter.compiled = name == "compiled"
+        settings = EvaluationSettings(samples=2, limit=1)
+        result = evaluate(model, MemoryStore(20), tmp_path / name, settings)  # type: ignore[arg-type]
+    result["format"], result["settings"]["crop"] = 2, None  # which size it had was not written down
+    (tmp_path / "unsized/metrics.json").write_text(json.dumps(result))
+    monkeypatch.setattr("berdiff.device.bf16_ends_by", lambda: "SIGILL")
+    passes.clear()
+    for name, message in (
+        ("bf16", "expected a processor that can compute in bf16, found one where .* SIGILL; .*"),
+        ("compiled", "expected an evaluation without --compile, to measure its seconds, found one with it"),
+        ("unsized", "expected the size of its images, to measure its seconds, found none"),
+    ):
+        with pytest.raises(InputError, match=f"^{name}: {message}$"):
+            make_frontier([tmp_path / name], [bright(16)], "ged_2")
+        assert make_frontier([tmp_path / name], metric="ged_2").seconds == "recorded"
+    assert not passes
 
 
 def test_evaluations_of_one_name_are_told_apart(base: Path, tmp_path: Path):

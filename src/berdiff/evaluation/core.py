@@ -1,4 +1,4 @@
-"""Sample a batch of cases: what an evaluation repeats, and what a training's validation calls."""
+"""Sample a batch of cases: what an evaluation repeats, a training's validation calls and the frontier times."""
 
 from collections.abc import Sequence
 
@@ -37,17 +37,28 @@ def sample_cases(
     generators = (
         sample_generators(seed, names, n, device) if rho is None else volume_generators(seed, names, n, rho, device)
     )
-    rows, columns = (_middle(have, want) for have, want in zip(size, crop or size, strict=True))
     try:
-        seen = images[..., rows, columns].contiguous().to(device)
-        samples = segmenter.sample(seen, n, generators, sampler, tile=_tile(segmenter, seen)).cpu()
+        seen, tile = seen_by(segmenter, images, crop)
+        samples = segmenter.sample(seen.to(device), n, generators, sampler, tile=tile).cpu()
     except ValueError as error:  # what a method raises where channels, size or steps do not fit
         raise InputError(f"the model cannot sample these images: {error}") from error
     if samples.shape[-2:] == size:
         return samples
     whole = samples.new_zeros(*samples.shape[:-2], *size)
-    whole[..., rows, columns] = samples
+    _centre(whole, crop)[:] = samples
     return whole
+
+
+def seen_by(segmenter: Segmenter, images: Tensor, crop: Size | None) -> tuple[Tensor, tuple[Size, float] | None]:
+    """What the model sees of images `(B, C, H, W)`: their centre, or all of them; and by which tiles, if by any."""
+    seen = _centre(images, crop).contiguous()
+    return seen, _tile(segmenter, seen)
+
+
+def _centre(planes: Tensor, crop: Size | None) -> Tensor:
+    size = planes.shape[-2:]
+    rows, columns = (_middle(have, want) for have, want in zip(size, crop or size, strict=True))
+    return planes[..., rows, columns]
 
 
 def _tile(segmenter: Segmenter, seen: Tensor) -> tuple[Size, float] | None:

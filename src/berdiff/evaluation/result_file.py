@@ -12,6 +12,7 @@ from berdiff.data.describe import expect
 from berdiff.data.input_spec import Kind, Side
 from berdiff.diffusion.sampler import Sampler
 from berdiff.errors import InputError
+from berdiff.inference.settings import Precision
 
 FORMAT = 3
 Natural = Annotated[int, Ge(0)]
@@ -52,7 +53,7 @@ class OfFinding(schema.Content):
 
 @dataclass(frozen=True)
 class Asked(schema.Content):
-    """The settings that are shown or compared."""
+    """The settings that are shown, compared or timed."""
 
     split: str
     samples: Count
@@ -62,6 +63,8 @@ class Asked(schema.Content):
     crop: Count | None
     sampler: Sampler | None
     by: Literal["slice", "volume"] = "slice"
+    precision: Precision = "fp32"
+    compile: bool = False
 
 
 @dataclass(frozen=True)

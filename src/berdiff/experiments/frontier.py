@@ -1,12 +1,13 @@
 """What a figure of merit costs: GED or Dice against the seconds for a set of masks, one point per evaluation.
 
 The seconds in an evaluation's folder are of the day it ran: of whatever else the machine did then, and per image of a
-batch. So where the models are at hand, their seconds are measured here, in turns, on one image. Of rows that a table
-keeps without weights, those of the same networks with fresh weights are; else the recorded ones are taken. The figure
-reports which.
+batch. So where the models are at hand, their seconds are measured here, in turns, on one image, of which each model
+sees what it saw in its evaluation, in the same precision. Of rows that a table keeps without weights, those of the same
+networks with fresh weights are; else the recorded ones are taken. The figure reports which.
 """
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -20,9 +21,11 @@ from berdiff import schema
 from berdiff.data.case import Progress
 from berdiff.data.describe import expect, present
 from berdiff.data.store import Store
+from berdiff.device import choose_precision
 from berdiff.diffusion.sampler import Sampler
 from berdiff.errors import InputError
 from berdiff.evaluation.compare import Evaluation, load
+from berdiff.evaluation.core import seen_by
 from berdiff.evaluation.evaluate import data_sha256
 from berdiff.evaluation.evaluation_folder import read_result
 from berdiff.evaluation.per_case import NO_DIRECTION, TIME, csv_text, higher_is_better, label
@@ -43,7 +46,7 @@ ABOUT: dict[Whose, str] = {
     "fresh": "Seconds for {masks} masks of one image, measured side by side on fresh weights: of these methods only "
     "PixelSeg's depend on the weights.",
 }
-SAME = ("data_sha256", "split", "cases", "size")  # what all points must share to be compared
+SAME = ("data_sha256", "split", "size")  # what all points must share to be compared, beside the cases
 
 
 @dataclass(frozen=True)
@@ -145,6 +148,8 @@ def _refuse_other_data(first: Evaluation, other: Evaluation) -> None:
     for name in SAME:
         a, b = ({**each.result, **each.result["settings"], **each.result["data"]}.get(name) for each in (first, other))
         expect(a == b, other.name, f"the {name.replace('_', ' ')} of {first.name}, {a}", b)
+    a, b = (set(each.columns["case"]) for each in (first, other))  # as many by another --seed are other ones
+    expect(a == b, other.name, f"the {len(a)} cases of {first.name}", f"{len(b)} cases, {len(a & b)} of them the same")
 
 
 def _data(result: dict[str, Any]) -> str:
@@ -161,16 +166,24 @@ def _refuse_other_weights(model: Model, evaluation: Evaluation) -> None:
 
 
 def _drawing(model: Model, evaluation: Evaluation) -> Callable[[], object]:
-    """Draw the masks of one image as the evaluation did: by its sampler, and all the pool that a set is chosen from."""
-    segmenter, settings = model.segmenter, evaluation.result["settings"]
+    """Draw the masks of one image as the evaluation did: by its sampler, all the pool that a set is chosen from, in its
+    precision, of the centre that it saw, by its tiles."""
+    name, settings = evaluation.name, evaluation.result["settings"]
+    # compiling would change the network that was handed in
+    expect(not settings.get("compile"), name, "an evaluation without --compile, to measure its seconds", "one with it")
+    segmenter = copy(model.segmenter)  # weights shared: the precision of the model that was handed in stays
+    segmenter.precision = choose_precision(model.device, settings.get("precision", "fp32"), name)
     sampler = None if settings["sampler"] is None else schema.parse(Sampler, settings["sampler"], str)
     n, rule, drawn = settings["samples"], settings["set"], settings["pool"]
     seeded = torch.Generator().manual_seed(0)
-    image = torch.rand(1, len(model.input_spec.channels), *model.size, generator=seeded).to(model.device)
+    size = present(evaluation.result["data"].get("size"), name, "the size of its images, to measure its seconds")
+    crop = None if settings["crop"] is None else (settings["crop"], settings["crop"])
+    whole = torch.rand(1, len(model.input_spec.channels), *size, generator=seeded)
+    image, tile = seen_by(segmenter, whole.to(model.device), crop)
 
     def run() -> None:
         generator = torch.Generator(model.device).manual_seed(0)
-        pool = segmenter.sample(image, drawn, generator, sampler, see_every_mask).cpu()
+        pool = segmenter.sample(image, drawn, generator, sampler, see_every_mask, tile).cpu()
         choose_set(pool[0].numpy(), n, rule, set_rng(0, "image"))
 
     return run
