@@ -128,6 +128,9 @@ def test_another_method_with_a_recipe_has_its_own_flags() -> None:
     gaussian = parse(["lidc-cpu", "--model.method=gaussian", "--model.sampler.sigma", "0.5"]).config.model
     assert isinstance(gaussian, GaussianDiffusion)
     assert (gaussian.preset, gaussian.schedule, gaussian.masks_per_image) == ("fast", "power2.5", 4)
+    assert gaussian.sampler.sigma == 0.5
+    assert parse(["lidc-paper", "--model.method", "gaussian"]).config.model.sampler.sigma == 0  # eta, as is usual
+    assert parse(["lidc-paper", "--model.method", "probunet"]).config.model.preset == "paper"
     with pytest.raises(SystemExit):  # what a method does not have is no flag of it
         parse(["lidc-cpu", "--model.method", "unet", "--model.T", "5"])
     with pytest.raises(InputError, match=r"--model.method: expected one of berdiff, .*, found 'none'"):

@@ -19,6 +19,7 @@ from berdiff.data.store import open_store
 from berdiff.diffusion.sampler import Sampler
 from berdiff.errors import InputError
 from berdiff.evaluation.evaluation_folder import read_result
+from berdiff.experiments.recipes import RECIPES
 from berdiff.experiments.tables import kernel, losses, sampling, scale
 from berdiff.experiments.tables.registry import TABLES
 from berdiff.experiments.tables.run import run_table
@@ -27,6 +28,7 @@ from berdiff.experiments.tables.spec import Claim, PaperTable, TableRow, of_reci
 from berdiff.experiments.tables.table_job import TableJob, plan
 from berdiff.experiments.tables.write import row_names
 from berdiff.methods import folder as model_folder
+from berdiff.methods.config import METHODS
 from berdiff.training.config import TrainConfig, check, differences
 from berdiff.training.run_folder import read_run
 from fakes import StandIn, make_store
@@ -375,6 +377,40 @@ def test_the_papers_iterations_and_the_slices_that_are_asked_for(address: str) -
     assert cpu.evaluation(None).limit == 300
     assert paper.evaluation(Sampler(1000)).limit is None
     assert [scale.cpu(store, address, steps=steps).curves.every for steps in (2000, 500, 3)] == [200, 50, 1]
+
+
+@pytest.mark.parametrize(("name", "size"), [("lidc", "128"), ("brats", "224")])
+def test_at_the_papers_scale_a_method_is_that_of_its_paper_recipe(name: str, size: str, address: str) -> None:
+    """But for the size of the images, by which the diffusion's U-Net goes; length and optimiser are the table's."""
+    paper = scale.paper(open_store(address), address)
+    methods = [name for name in METHODS.ours if f"{name}-paper" in RECIPES]
+    assert len(methods) == 15
+    table = select_rows(TABLES[name], ("berdiff", "gaussian", *methods))
+    base = paper.config(table.rows[0])
+    for row in table.rows:
+        config = check(paper.config(row))
+        assert replace(config, model=base.model) == base
+        if row.name in methods:
+            stated = RECIPES[f"{row.name}-paper"]().model
+            # MedSegDiff has one published size, whose filters fit images of any
+            sized = stated.preset.startswith("paper-") and row.name != "medsegdiff"
+            assert config.model == replace(stated, preset=f"paper-{size}" if sized else stated.preset)
+    assert RECIPES["segdiff-brats-paper"]().model == replace(RECIPES["segdiff-paper"]().model, preset="paper-224")
+
+
+def test_a_method_without_a_published_size_is_no_row_of_the_papers_scale(address: str, tmp_path: Path) -> None:
+    store, table = open_store(address), select_rows(TABLES["lidc"], ("unet", "stand-in"))
+    asked = TableJob(table, scale.paper(store, address), store, tmp_path / "table")
+    words = "^--scale paper: expected a preset paper for the row stand-in of the method stand-in, found none$"
+    with pytest.raises(InputError, match=words):  # before the row above it is trained
+        asked.check()
+
+
+def test_a_caption_says_which_network_each_row_has(address: str) -> None:
+    paper = scale.paper(open_store(address), address)
+    others = select_rows(TABLES["lidc"], ("berdiff", "car", "unet", "ssn")).rows
+    assert paper.training(TABLES["lidc"].rows).startswith("network preset paper-128, batches of 32, 86,500 steps")
+    assert paper.training(others).startswith("network presets paper-128 (berdiff, unet), paper (car, ssn), batches")
 
 
 def test_a_plan_checks_and_writes_nothing(address: str, tmp_path: Path) -> None:

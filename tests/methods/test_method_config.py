@@ -12,7 +12,9 @@ from berdiff.errors import InputError
 from berdiff.methods.berdiff import BerDiff
 from berdiff.methods.config import METHODS, adopt, from_plain, method_class, to_plain
 from berdiff.methods.gaussian import GaussianDiffusion
+from berdiff.methods.mednext import MedNeXt
 from berdiff.methods.sampling import SamplerOptions, choose_sampler, describe
+from berdiff.methods.segdiff import SegDiff
 from berdiff.methods.unet import UNet
 from fakes import TenLines, diffusion, make_spec
 
@@ -66,15 +68,35 @@ def test_bad_settings_of_the_sampler_are_named():
 def test_another_method_adopts_what_fits_it():
     few = Sampler(steps=3)
     ours = BerDiff("fast-tiny", "cosine", 5, "stratified", 4, few, prediction="mask", lambda_kl=0.0)
-    assert adopt(GaussianDiffusion, ours) == GaussianDiffusion("fast-tiny", "cosine", 5, "stratified", 4, few, "mask")
+    own = Sampler(steps=3, sigma=0.0)  # in no more steps than T has
+    assert adopt(GaussianDiffusion, ours) == GaussianDiffusion("fast-tiny", "cosine", 5, "stratified", 4, own, "mask")
     assert adopt(UNet, ours) == UNet("fast-tiny")
     assert adopt(BerDiff, ours) == ours
     unfit = replace(ours, T=50, prediction="prior", sampler=Sampler(steps=3, noise="shared"))
     adopted = adopt(GaussianDiffusion, unfit)
     assert adopted == GaussianDiffusion("fast-tiny", "cosine", 50, "stratified", 4), "defaults for what does not fit"
-    far = BerDiff(T=2000, sampler=Sampler(steps=(1500, 500)))
-    assert adopt(GaussianDiffusion, far).sampler.steps == (1500, 500), "checked together, not one by one"
+    far = GaussianDiffusion(T=2000, sampler=Sampler(steps=(1500, 500)))
+    assert adopt(SegDiff, far).sampler.steps == (1500, 500), "checked together, not one by one"
     assert adopt(BerDiff, UNet("tiny")) == BerDiff("tiny")
+
+
+@pytest.mark.parametrize("preset", ["paper-128", "paper-224"])
+def test_a_published_size_stays_one_whatever_the_method_calls_it(preset: str):
+    for name in (name for name, place in METHODS.ours.items() if place.startswith("berdiff.")):
+        adopted = adopt(method_class(name), BerDiff(preset))
+        assert getattr(adopted, "preset", "none").startswith("paper"), name
+        assert from_plain(to_plain(adopted), flag) == adopted
+    assert adopt(SegDiff, MedNeXt("paper")).preset == "paper-128"
+    assert adopt(MedNeXt, BerDiff("fast")).preset == "small", "there is no fast one"
+
+
+def test_a_sampler_goes_with_its_kernel():
+    """A recipe's own settings stay within a family, and mean nothing to another noise."""
+    fresh = Sampler(steps=20, sigma=1.0)
+    assert adopt(SegDiff, GaussianDiffusion(sampler=fresh)).sampler == fresh
+    assert adopt(BerDiff, BerDiff(sampler=fresh)).sampler == fresh
+    assert adopt(GaussianDiffusion, BerDiff(sampler=fresh)).sampler == Sampler(sigma=0.0)
+    assert adopt(BerDiff, GaussianDiffusion()).sampler == Sampler(sigma=1.0)
 
 
 @dataclass(frozen=True)

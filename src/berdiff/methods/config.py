@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from berdiff import schema
 from berdiff.data.input_spec import InputSpec, Kind
@@ -47,6 +47,14 @@ class MethodConfig(schema.Settings, ABC):
 
     method: ClassVar[str]
     kinds: ClassVar[tuple[Kind, ...]] = ("independent",)  # of targets that the method can draw
+
+    @classmethod
+    def taken_from(cls, other: "MethodConfig") -> dict[str, Any]:
+        """What another method's configuration says to this one: its values of the settings of the same name."""
+        values = {field.name: getattr(other, field.name) for field in fields(cls) if hasattr(other, field.name)}
+        if "preset" in values:
+            values["preset"] = _of_same_size(cls, values["preset"])
+        return values
 
     @abstractmethod
     def build(self, spec: InputSpec) -> "Segmenter":
@@ -95,7 +103,7 @@ def adopt(kind: type[M], other: MethodConfig) -> M:
     A value that the new method does not know, such as another method's prediction, gives way to the default. Checked
     together, not one by one: a small T goes with few steps only.
     """
-    values = {field.name: getattr(other, field.name) for field in fields(kind) if hasattr(other, field.name)}
+    values = kind.taken_from(other)
     for count in range(len(values), 0, -1):
         for names in combinations(values, count):
             try:
@@ -103,3 +111,15 @@ def adopt(kind: type[M], other: MethodConfig) -> M:
             except (InputError, ValueError):
                 continue
     return kind()
+
+
+def _of_same_size(kind: type[MethodConfig], preset: str) -> str:
+    """The method's own name for it: the published network is `paper` in some, `paper-128` and `paper-224` in others.
+
+    Two-core networks must not take its place by being the default.
+    """
+    hint = get_type_hints(kind)["preset"]
+    if get_origin(hint) is not Literal or preset in get_args(hint):
+        return preset
+    size = preset.partition("-")[0]
+    return next((name for name in get_args(hint) if name.partition("-")[0] == size), preset)

@@ -1,7 +1,7 @@
 """The settings that every diffusion method shares. No torch here."""
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Literal
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 from annotated_types import Ge
@@ -29,6 +29,16 @@ class DiffusionConfig(MethodConfig):
     masks_per_image: Annotated[int, Ge(1)] = 1
     """pairs of a rater and a step that learn from one encoding of an image; above 1 all raters take part"""
     sampler: Sampler = field(default_factory=Sampler)
+
+    @classmethod
+    def taken_from(cls, other: MethodConfig) -> dict[str, Any]:
+        """A sampler belongs to its noise: with another kernel it is this method's own, in fewer steps if T asks so."""
+        values = super().taken_from(other)
+        if isinstance(other, DiffusionConfig) and type(other).kernel is not cls.kernel:
+            own, theirs = cls().sampler, other.sampler
+            few = replace(own, steps=theirs.steps, spacing=theirs.spacing)
+            values["sampler"] = own if own.count <= other.T else few
+        return values
 
     def kernel(self) -> "Kernel":
         """The noise, its loss and its reverse step."""

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from berdiff.experiments.tables.methods import GAUSSIAN
 from berdiff.experiments.tables.spec import Claim, PaperTable, TableRow, Training, ged_row
 
 PAPER: dict[tuple[Training, str], Any] = {
@@ -21,10 +20,10 @@ TABLE = PaperTable(
             name=f"{kernel.lower()}-{training}",
             label=(training, kernel),
             training=training,
+            method="gaussian" if kernel == "Gaussian" else "berdiff",
             paper=paper,
             run=kernel.lower(),
             curves=True,
-            **(GAUSSIAN if kernel == "Gaussian" else {}),
         )
         for (training, kernel), paper in PAPER.items()
     ),

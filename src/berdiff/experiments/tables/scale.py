@@ -11,7 +11,7 @@ from berdiff.evaluation.settings import EvaluationSettings
 from berdiff.experiments.recipes import RECIPES
 from berdiff.experiments.recipes.bernoulli import brats_paper, lidc_cpu_paper, lidc_paper, lidc_paper_long
 from berdiff.experiments.tables.spec import TableRow, Training
-from berdiff.methods.config import adopt, method_class
+from berdiff.methods.config import MethodConfig, adopt, method_class
 from berdiff.training.config import AnyConfig, EngineConfig, LoopConfig, TrainConfig, ValidationConfig
 
 Recipe = TrainConfig[Any]
@@ -37,15 +37,20 @@ class Scale:
     def config(self, row: TableRow, seed: int = 0) -> AnyConfig:
         """The BerDiff training of the row's length with the row's method and settings."""
         base = self.trainings[row.training]
-        model = replace(adopt(method_class(row.method), base.model), **row.model_settings)
+        model = replace(self.model(row), **row.model_settings)
         return replace(base, model=model, seed=seed, validation=self.curves if row.curves else base.validation)
+
+    def model(self, row: TableRow) -> MethodConfig:
+        """Of the row's method, the settings that it shares with BerDiff."""
+        return adopt(method_class(row.method), self.trainings[row.training].model)
 
     def training(self, rows: Sequence[TableRow]) -> str:
         """How the rows are trained, in words."""
-        trainings = [self.trainings[row.training] for row in rows]
-        budgets = " and ".join(dict.fromkeys(budget(config.loop) for config in trainings))
-        first = trainings[0]
-        return f"network {first.model.preset}, batches of {first.loop.batch_size}, {budgets} of training"
+        configs = [self.config(row) for row in rows]
+        budgets = " and ".join(dict.fromkeys(budget(config.loop) for config in configs))
+        batch = configs[0].loop.batch_size
+        presets = {row.name: getattr(config.model, "preset", "none") for row, config in zip(rows, configs, strict=True)}
+        return f"{_presets(presets)}, batches of {batch}, {budgets} of training"
 
     def evaluation(self, sampler: Sampler | None) -> EvaluationSettings:
         """How a row with this sampler is evaluated; None is a method without steps."""
@@ -59,6 +64,23 @@ class Scale:
             batch_size=max(1, min(16, 160 // steps)),  # what a kill may cost: a few minutes of passes
             limit=min(limits, default=None),
         )
+
+
+@dataclass(frozen=True)
+class Paper(Scale):
+    """Every method in its published size, or not at all: a two-core network under this name would be another method."""
+
+    def model(self, row: TableRow) -> MethodConfig:
+        """The size as the images ask, all else as in the recipe METHOD-paper, if there is one."""
+        model = super().model(row)
+        found = str(getattr(model, "preset", "none"))
+        if found.partition("-")[0] != "paper":
+            row_and_method = f"the row {row.name} of the method {row.method}"
+            raise InputError(f"--scale paper: expected a preset paper for {row_and_method}, found {found}")
+        recipe = RECIPES.get(f"{row.method}-paper")
+        stated = None if recipe is None else recipe().model
+        # a plug-in may have the first word of another recipe's name
+        return replace(stated, preset=found) if isinstance(stated, type(model)) else model
 
 
 @dataclass(frozen=True)
@@ -96,7 +118,7 @@ def paper(store: Store, address: str | None, slices: int | None = None, **budget
         raise InputError("--minutes and --steps: expected none with --scale paper, whose iterations are the paper's")
     ablation, long, brats = (_on(recipe(), store, address) for recipe in (lidc_paper, lidc_paper_long, brats_paper))
     trainings: dict[Training, Recipe] = {"ablation": ablation, "short": ablation, "long": long, "brats": brats}
-    return Scale("paper", trainings, long.validation, max_slices=slices, split=splits(store)[1])
+    return Paper("paper", trainings, long.validation, max_slices=slices, split=splits(store)[1])
 
 
 def cpu(
@@ -124,6 +146,14 @@ def cpu(
     whole, half = lasting(1), lasting(2)
     trainings: dict[Training, Recipe] = {"ablation": whole, "short": half, "long": whole, "brats": whole}
     return Scale("cpu", trainings, base.validation, SLICES, slices, splits(store)[1])
+
+
+def _presets(of: Mapping[str, str]) -> str:
+    """The preset of all rows, or of each: methods have networks of their own, in sizes of their own."""
+    rows = {preset: ", ".join(row for row, each in of.items() if each == preset) for preset in of.values()}
+    if len(rows) == 1:
+        return f"network preset {next(iter(rows))}"
+    return "network presets " + ", ".join(f"{preset} ({names})" for preset, names in rows.items())
 
 
 def splits(store: Store) -> tuple[str, str]:

@@ -46,6 +46,8 @@ class TableJob:
         expect(not given or self.table.takes_model, "--model", trains, self.model)
         expect(not given or self.seeds == 1, "--seeds", "1 with --model, which is not trained again", self.seeds)
         expect(not given or self.kept is None, "--kept", "none with --model, which is not trained here", self.kept)
+        for row in self.table.rows:  # a row that the scale refuses must not wait for those before it to be trained
+            self.scale.config(row)
         for table in self.also:
             expect((table / "evaluations").is_dir(), "--also", "the folder of a table with evaluations", table)
 
