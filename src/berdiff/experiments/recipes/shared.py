@@ -8,7 +8,7 @@ from berdiff.training.config import DataConfig, EngineConfig, LoopConfig, OptimC
 TWO_CORES = EngineConfig(accelerator="cpu", devices="2", threads=1)
 MAX_STEPS = 100_000  # of runs that end by their CPU minutes, long before
 # of Gaussian diffusions: DDPM's variance. Fresh noise at every step mends errors of the first, which eta = 0 keeps:
-# gaussian-small-cpu is better by it on the validation split (docs/results/table-3-lidc.md)
+# all four are better by it on the validation split (docs/results/table-3-lidc.md, table-4-brats.md)
 FRESH_NOISE = Sampler(steps=10, sigma=1.0)
 
 
