@@ -253,9 +253,12 @@ def test_kept_rows_need_neither_weights_nor_the_same_machine(address: str, tmp_p
     run_table(job(select_rows(table, ("unet",)), address, tmp_path / "a", steps=2, kept=kept))
     run_table(job(select_rows(table, ("berdiff", "gaussian")), address, tmp_path / "b", steps=2, kept=kept))
     assert sorted(path.name for path in kept.iterdir()) == ["berdiff-seed-0", "gaussian-seed-0", "unet-seed-0"]
-    files = {"metrics.json", "per_case.csv", "trained.json"}
+    files = {"metrics.json", "per_case.csv", "trained.json", "environment.json"}
     assert all({path.name for path in row.iterdir()} == files for row in kept.iterdir())
     assert not any(address in path.read_text() for path in kept.rglob("*.json"))
+    (session,) = json.loads((tmp_path / "a/runs/unet-seed-0/environment.json").read_text())
+    assert session.pop("command")  # names folders
+    assert json.loads((kept / "unet-seed-0/environment.json").read_text()) == [session]
 
     def never(*args, **kwargs):
         raise AssertionError("made again")

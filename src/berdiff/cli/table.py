@@ -44,8 +44,9 @@ class MakeTable:
     also: tuple[Path, ...] = ()
     """folders of other tables: what was trained or evaluated there in the same way is copied, not repeated"""
     kept: Path | None = None
-    """folder of finished rows without weights (metrics.json, per_case.csv, trained.json): rows that lie there are taken
-    as they are, rows that are made are added; small enough to commit, or to gather rows from several machines"""
+    """folder of finished rows without weights (metrics.json, per_case.csv, trained.json, environment.json): rows that
+    lie there are taken as they are, rows that are made are added; small enough to commit, or to gather rows from
+    several machines"""
     device: str = "auto"  # device to evaluate on: auto, cpu, cuda, ...; training takes what it finds
     dry_run: bool = False  # check everything and print what would be done; write nothing
     json: bool = False  # print JSON instead of tables

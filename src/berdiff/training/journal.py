@@ -5,7 +5,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from torch import Tensor
@@ -16,7 +15,7 @@ from berdiff.files import write_text
 from berdiff.methods.base import Terms
 from berdiff.training.config import AnyConfig, dump
 from berdiff.training.machine import environment
-from berdiff.training.run_folder import StatsRow, read_rows
+from berdiff.training.run_folder import ENVIRONMENT, StatsRow, read_rows, read_sessions
 
 
 class RunningMeans:
@@ -66,10 +65,8 @@ class Journal:
         from torch.utils.tensorboard import SummaryWriter  # a second to import
 
         write_text(self._run / "config.json", dump(self._config))
-        path = self._run / "environment.json"
-        sessions = schema.read(path, list[dict[str, Any]], "the sessions of the run") if path.is_file() else []
-        sessions.append({"from_step": step, "seed": self._config.seed, "device": device, **environment()})
-        write_text(path, schema.dump(sessions))
+        session = {"from_step": step, "seed": self._config.seed, "device": device, **environment()}
+        write_text(self._run / ENVIRONMENT, schema.dump([*read_sessions(self._run), session]))
         stats = self._run / "stats.jsonl"
         rows = [row for row in read_rows(stats) if row["step"] <= step and row["kind"] != "end"]
         write_text(stats, "".join(json.dumps(row) + "\n" for row in rows))

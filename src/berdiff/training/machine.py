@@ -23,6 +23,7 @@ def environment() -> dict[str, Any]:
         "python": platform.python_version(),
         "platform": platform.platform(),
         "cpus": os.cpu_count(),
+        "cpu_capability": torch.backends.cpu.get_cpu_capability(),  # AVX2, AVX512, ...: what a CPU minute is worth
         "threads": torch.get_num_threads(),
         "packages": {name: version(name) for name in PACKAGES},
     }

@@ -23,6 +23,7 @@ from berdiff.data.describe import expect
 from berdiff.errors import InputError
 
 StatsRow = dict[str, Any]
+ENVIRONMENT = "environment.json"
 Natural = Annotated[int, Ge(0)]
 NotNegative = Annotated[float, Ge(0)]
 
@@ -90,6 +91,12 @@ def read_run(path: str | Path) -> TrainingRun:
     expect(file.is_file(), path, "a run folder of `berdiff train`", "no config.json in it")
     config = dict(schema.read(file, WrittenRun, what))
     return TrainingRun(path, config, read_rows(path / "stats.jsonl"))
+
+
+def read_sessions(run: Path) -> list[dict[str, Any]]:
+    """environment.json: where and by which code each session of the run was trained; none before the first."""
+    path = run / ENVIRONMENT
+    return schema.read(path, list[dict[str, Any]], "the sessions of the run") if path.is_file() else []
 
 
 def find_runs(folder: str | Path) -> list[TrainingRun]:

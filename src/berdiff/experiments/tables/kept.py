@@ -1,13 +1,15 @@
-"""Finished rows without their weights: three small files each, to be committed, or gathered from several machines.
+"""Finished rows without their weights: four small files each, to be committed, or gathered from several machines.
 
 A folder of them (`--kept`) gives the rows that it has, and takes those that are made. KEPT/ROW-seed-N holds the row's
-metrics.json, per_case.csv and trained.json; where its data lay is left out, which data it was is a checksum.
+metrics.json, per_case.csv, trained.json and environment.json (commit, versions and machine of each session of its
+training); where its data lay is left out, which data it was is a checksum.
 """
 
 import shutil
 from dataclasses import replace
 from pathlib import Path
 
+from berdiff import schema
 from berdiff.data.describe import expect
 from berdiff.evaluation.compare import Evaluation
 from berdiff.evaluation.compare import load as load_evaluation
@@ -17,8 +19,9 @@ from berdiff.experiments.tables import reuse
 from berdiff.experiments.tables.spec import TableRow
 from berdiff.experiments.tables.table_job import ROWS, TableJob
 from berdiff.experiments.untrained import untrained
-from berdiff.files import whole_folder
+from berdiff.files import whole_folder, write_text
 from berdiff.training.config import AnyConfig
+from berdiff.training.run_folder import ENVIRONMENT, read_sessions
 
 FREE = ("model", "weights_sha256", "device", "batch_size")  # of an evaluation: what the row's figures do not depend on
 
@@ -50,6 +53,8 @@ def add(job: TableJob, row: TableRow, seed: int, model: Path) -> None:
         for name in (RESULT, CASES):
             shutil.copyfile(made / name, part / name)
         reuse.write_trained(part, step, _anywhere(config), cpu_minutes)
+        sessions = [{name: value for name, value in each.items() if name != "command"} for each in read_sessions(model)]
+        write_text(part / ENVIRONMENT, schema.dump(sessions))
 
 
 def _folder(job: TableJob, row: TableRow, seed: int) -> Path:

@@ -1,7 +1,8 @@
 """Make a table: train what is missing, evaluate what is missing, assemble the figures.
 
 OUT/runs/RUN-seed-N         the trainings; rows of one run share it
-OUT/models/ROW-seed-N       the model of a row (or of all rows) as its training left it; trained.json: how
+OUT/models/ROW-seed-N       the model of a row (or of all rows) as its training left it; trained.json: how;
+                            environment.json: by which code and machine
 OUT/evaluations/ROW-seed-N  its evaluation
 OUT/table.md, .csv, .png, .json
 
@@ -29,7 +30,7 @@ from berdiff.experiments.tables.write import write
 from berdiff.files import remove_leftovers, replaced_folder
 from berdiff.inference.model import load as load_model
 from berdiff.training.config import load as load_config
-from berdiff.training.run_folder import read_run
+from berdiff.training.run_folder import ENVIRONMENT, read_run
 from berdiff.training.session import train, with_absolute_store
 from berdiff.training.stop import RunStopped
 from berdiff.workfolder import sole_worker
@@ -90,6 +91,7 @@ def trained(job: TableJob, row: TableRow, seed: int) -> Path:
         raise RunStopped(reason)  # it was asked to stop, and has saved itself
     with replaced_folder(folder) as part:  # a longer row of the same run will replace the run's own model
         shutil.copytree(run / "model", part, dirs_exist_ok=True)
+        shutil.copyfile(run / ENVIRONMENT, part / ENVIRONMENT)
         end = read_run(run).of_kind("end")[-1]
         reuse.write_trained(part, end["step"], config, end["cpu_minutes"])
     return folder
