@@ -1,6 +1,6 @@
 """Tables of methods from the rows that `berdiff table --kept` has kept in docs/results/data, with paired differences.
 
-A new row is its three files: `make results`, or `python docs/make_kept_tables.py [--out DIR]`, writes the CSV files.
+A new row is its folder: `make results`, or `python docs/make_kept_tables.py [--out DIR]`, writes the CSV files.
 """
 
 import argparse
