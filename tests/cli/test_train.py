@@ -165,6 +165,27 @@ def test_dry_run_needs_no_out_and_writes_nothing(store: Path, tmp_path: Path, mo
     assert not list(tmp_path.iterdir())
 
 
+def test_dry_run_counts_what_a_validation_does_once_per_case_once(store: Path, monkeypatch, capsys) -> None:
+    """250 steps of 16 masks were taken for 4,000 encodings of the image: hours for what takes minutes."""
+
+    now = [0.0]
+
+    def seconds(work) -> float:
+        before = now[0]
+        work()
+        return now[0] - before or 1e-9  # a training step takes none
+
+    def draw(segmenter, images, names, n, sampler, *others) -> None:
+        now[0] += 0.010 + 0.001 * n * sampler.steps
+
+    monkeypatch.setattr(estimates, "_seconds", seconds)
+    monkeypatch.setattr(estimates, "sample_cases", draw)
+    options = ["--validation.cases", "3", "--validation.samples", "16", "--model.sampler.steps", "250", "--json"]
+    assert main(["train", "demo", "--data", str(store), *TINY, *options, "--dry-run"]) == 0
+    found = json.loads(capsys.readouterr().out)["estimate"]["seconds_per_validation"]
+    assert found == pytest.approx(3 * (0.010 + 0.001 * 16 * 250), abs=0.06)
+
+
 def test_dry_run_of_a_batch_that_does_not_fit(store: Path, monkeypatch, capsys: pytest.CaptureFixture) -> None:
     """The batch of 0.1.0 was tried as a whole, and the kernel killed it. Here 3 slices fit beside torch, not 64."""
     used, kept = estimates.used_memory, []

@@ -71,7 +71,7 @@ class OneThreshold(Segmenter):
         sizes = np.bincount(pieces.ravel())[1:]
         return pieces == 1 + sizes.argmax() if len(sizes) else above
 
-    def _images_per_pass(self, n: int) -> int:
+    def images_per_pass(self, n: int) -> int:
         return self.masks_per_pass
 
 

@@ -98,7 +98,7 @@ class Segmenter(nn.Module, ABC):
             twin.precision = self.precision
             return twin.sample(image, n, generators, sampler, callback)
         own = _own_generators(image, n, generators)
-        at_once = self._images_per_pass(n)
+        at_once = self.images_per_pass(n)
         rows: list[Tensor] = []
         # a training's own precision stays as it is
         rounding = nullcontext() if self.precision == "fp32" else torch.autocast(image.device.type, torch.bfloat16)
@@ -113,7 +113,8 @@ class Segmenter(nn.Module, ABC):
             rows.append(masks[:count].to(torch.uint8))
         return torch.cat(rows)
 
-    def _images_per_pass(self, n: int) -> int:
+    def images_per_pass(self, n: int) -> int:
+        """How many images go through the network at once, n masks of each; fewer of them take as long."""
         return max(1, self.masks_per_pass // n)
 
     def tiled(self, size: tuple[int, int], overlap: float) -> "Segmenter":

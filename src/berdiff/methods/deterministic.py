@@ -60,7 +60,7 @@ class Deterministic(Segmenter):
             return self.link.draw(logits, generators)
         return self.link.likely(logits).contiguous()
 
-    def _images_per_pass(self, n: int) -> int:
+    def images_per_pass(self, n: int) -> int:
         return self.masks_per_pass
 
     def tiled(self, size: tuple[int, int], overlap: float) -> "Deterministic":

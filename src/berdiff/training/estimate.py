@@ -96,16 +96,24 @@ def _measure(trainer: Trainer, at_once: int, limit: float) -> tuple[float, float
 
 
 def _validation_seconds(trainer: Trainer) -> float:
-    """Of all cases, by one mask and one step of it."""
+    """Of all cases, by one pass of one step and one of two: what is done once per image is not done at every step."""
     if trainer.cases is None:
         return 0.0
-    segmenter, cases = trainer.segmenter.eval(), trainer.cases
-    sampler = segmenter.sampler
-    one_step = None if sampler is None else replace(sampler, steps=1)
-    one = cases.images[:1], cases.names[:1], 1, one_step, 0, trainer.fabric.device, cases.size
-    seconds = _seconds(lambda: sample_cases(segmenter, *one))
-    passes = trainer.config.validation.samples * (1 if sampler is None else sampler.count)
-    return seconds * passes * len(trainer.cases.names)
+    segmenter, cases, validation = trainer.segmenter.eval(), trainer.cases, trainer.config.validation
+    sampler, n, device = segmenter.sampler, validation.samples, trainer.fabric.device
+    together = min(segmenter.images_per_pass(n), validation.batch_size, len(cases.names))
+    some = cases.images[:together], cases.names[:together], n
+
+    def measured(steps: int) -> float:
+        few = None if sampler is None else replace(sampler, steps=steps)
+        return _seconds(lambda: sample_cases(segmenter, *some, few, 0, device, cases.size))
+
+    first = further = measured(1)
+    if first < SECONDS:
+        first = measured(1)  # the first one is slower
+        further = max(0.0, measured(2) - first) if sampler is not None and sampler.count > 1 else 0.0
+    steps = 1 if sampler is None else sampler.count
+    return (first + (steps - 1) * further) * math.ceil(len(cases.names) / together)
 
 
 def _seconds(work: Callable[[], object]) -> float:
