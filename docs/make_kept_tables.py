@@ -55,10 +55,10 @@ def write_tables(out: Path) -> None:
         evaluations = {name: load(folder, row.label[0]) for name, (row, folder) in found.items()}
         deciding = [metric for metric in kept.metrics if metric in kept.table.deciding]
         paper = [metric for metric in deciding if any(metric in (row.paper or {}) for row, _ in found.values())]
-        head = ["method", "source", *map(_head, kept.metrics), "steps", *(f"{_head(m)}, the paper's" for m in paper)]
+        head = ["method", *map(_head, kept.metrics), "steps", *(f"{_head(m)}, the paper's" for m in paper)]
         lines = [
             [
-                *(row.label[0], "ours"),
+                row.label[0],
                 *(_figure(evaluations[name].result["metrics"][metric]) for metric in kept.metrics),
                 f"{read_trained(folder)[0]:,}",
                 *(_number(row.paper[metric]) if row.paper and metric in row.paper else "" for metric in paper),
