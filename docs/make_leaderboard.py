@@ -89,7 +89,7 @@ BOARDS: dict[str, tuple[str, tuple[Column | Lines, ...]]] = {
         ),
     ),
     "LIDC-IDRI, methods at an equal budget": (
-        "60 CPU minutes of training each, 600 test slices.",
+        "60 CPU minutes of training each, where no other number stands; 600 test slices.",
         (Lines("table-3-lidc.csv"),),
     ),
     "LIDC-IDRI, methods at an equal, small budget": (

@@ -75,7 +75,7 @@ def ccdm_cpu() -> TrainConfig[BerDiff]:
 
     command: berdiff train ccdm-cpu --data lidc.zarr --out runs/ccdm-cpu
     cost: at most 60 minutes of CPU time, half of that on two cores; 1 GB of memory per core
-    expected: its row of docs/results/table-3-lidc.md, once trained
+    expected: its row of docs/results/table-3-lidc.md
     """
     model = replace(_ccdm("fast", 64), time_sampling="stratified", masks_per_image=8)
     config = compared_cpu("ccdm-cpu", model)
