@@ -10,7 +10,9 @@ import pytest
 from berdiff.errors import InputError
 from berdiff.evaluation.compare import average, compare, compare_evaluations, comparison_tables, load
 from berdiff.evaluation.evaluate import evaluate
+from berdiff.evaluation.evaluation_folder import read_result
 from berdiff.evaluation.per_case import from_csv
+from berdiff.evaluation.report import markdown
 from berdiff.evaluation.settings import EvaluationSettings
 from berdiff.inference.model import Model
 from fakes import Blur, MemoryStore
@@ -172,12 +174,32 @@ def test_an_evaluation_of_0_1_0_can_be_compared(folders, tmp_path):
     result |= {"format": 1, "weights_sha256": "f" * 64, "settings": result["settings"] | {"sampler": sampler}}
     del result["settings"]["set"], result["settings"]["pool"], result["data"]["size"]
     (tmp_path / "old" / "metrics.json").write_text(json.dumps(result))
+    assert "figures on the whole image; the model sees all of it" in markdown(read_result(tmp_path / "old"))
     found = compare([tmp_path / "old", folders / "c"])
     differing = {name for name in found["settings_that_differ"] if not name.startswith("sampler.")}
     assert found["settings_that_differ"]["sampler.noise"] == ["independent", None]
     assert not differing, "the samples were independent"
     now = row_of(compare([folders / "a", folders / "c"]), "ged_4", "c")
     assert row_of(found, "ged_4", "c")["difference"] == now["difference"]
+
+
+def test_what_metrics_json_does_not_say_is_left_out_of_the_report(folders, tmp_path):
+    """A file of another release, or a damaged one: its report ended in a traceback."""
+    shutil.copytree(folders / "a", tmp_path / "a")
+    file = tmp_path / "a" / "metrics.json"
+    result = json.loads(file.read_text())
+    assert "D, agreement and the exact model: of the 23 cases" in markdown(result)
+    result["data"] |= {"size": None, "cases_of_several_raters": None}
+    (finding,) = result["finding"].values()
+    finding["ece_if_calibrated"] = None
+    result["rater_parity"]["another"] = result["rater_parity"]["samples"]
+    for name in ("paper", "by_target"):
+        del result[name]
+    file.write_text(json.dumps(result))
+    text = markdown(read_result(tmp_path / "a"))
+    assert "figures on the whole image" in text
+    assert "D, agreement and the exact model" not in text
+    assert "ECE if calibrated |" not in text
 
 
 def test_old_figures_of_a_crop_alone_are_refused_and_those_of_all_of_the_image_are_not(folders, tmp_path):

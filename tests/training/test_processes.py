@@ -20,7 +20,7 @@ from berdiff.methods.mose import MoSE
 from berdiff.networks.mose import PRESETS
 from berdiff.training import checkpoint
 from berdiff.training.run_folder import read_rows
-from berdiff.training.session import train
+from berdiff.training.session import FIRST_PROCESS, train
 
 from .small import small_config
 
@@ -82,6 +82,11 @@ def _assert_alike(run: Path, one: Path) -> None:
         assert a.keys() == b.keys()
         for name in {"loss", "grad_norm", "ged", "hm_iou"} & b.keys():
             assert a[name] == pytest.approx(b[name], rel=1e-3), name
+
+
+def test_a_training_says_nothing_to_those_that_are_begun_after_it(one: Path) -> None:
+    """Its process is not the parent of what `torchrun` begins from here, whose processes ended themselves."""
+    assert FIRST_PROCESS not in os.environ
 
 
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp"])

@@ -59,7 +59,7 @@ def _parity(result: dict[str, Any]) -> Iterator[TextTable]:
     """None where every case has one rater."""
     if parity := result["rater_parity"]:
         words = {"samples": "a sample", "raters": "another rater", "difference": "difference"}
-        body = [[words[name], *_cells(figure)] for name, figure in parity.items()]
+        body = [[words[name], *_cells(figure)] for name, figure in parity.items() if name in words]
         yield ["agreement with a rater of", "value", "95 % interval"], body
 
 
@@ -67,14 +67,14 @@ def _sizes(result: dict[str, Any]) -> Iterator[TextTable]:
     """Of volumes alone."""
     if spread := result.get("size_spread"):
         words = {"samples": "two samples, voxels", "raters": "two raters, voxels", "ratio": "ratio"}
-        body = [[words[name], *_cells(figure)] for name, figure in spread.items()]
+        body = [[words[name], *_cells(figure)] for name, figure in spread.items() if name in words]
         yield ["difference in volume of", "value", "95 % interval"], body
 
 
 def _finding(target: str, figures: dict[str, Any]) -> TextTable:
     return (
         [f"P(finding), {target}", "value", "95 % interval"],
-        [[words, *_cells(figures[name])] for name, words in FINDING.items() if name in figures],
+        [[words, *_cells(figures[name])] for name, words in FINDING.items() if figures.get(name)],
     )
 
 
@@ -92,7 +92,7 @@ def _targets(result: dict[str, Any]) -> Iterator[TextTable]:
 
 def _target(target: str, result: dict[str, Any]) -> TextTable:
     """One target with its intervals, beside its own reference points."""
-    figures, references = result["by_target"][target], result["references_by_target"][target]
+    figures, references = result["by_target"][target], result["references_by_target"].get(target, {})
     body = [
         [label(metric), *_cells(figure), *(number(of.get(metric, {}).get("value")) for of in references.values())]
         for metric, figure in figures.items()
@@ -115,7 +115,8 @@ def extent(result: dict[str, Any]) -> str:
     """Which part of the images the figures are on, and which part the model sees."""
     size, crop = result["data"]["size"], result["settings"]["crop"]
     seen = "all of it" if crop is None or [crop, crop] == size else f"the centre {by([crop, crop])}"
-    return f"figures on the whole {by(size)}; the model sees {seen}"
+    whole = by(size) if size else "image"  # before format 3 the size was written down with a crop alone
+    return f"figures on the whole {whole}; the model sees {seen}"
 
 
 def captions(result: dict[str, Any]) -> list[str]:
@@ -144,7 +145,8 @@ def captions(result: dict[str, Any]) -> list[str]:
             f"GED, HM-IoU and D_max are of the sets, all else of the {pool} samples: published figures are of "
             "independent samples, so compare them with --set independent."
         )
-    if (several := data["cases_of_several_raters"]) < data["cases"]:
+    several = data["cases_of_several_raters"]
+    if several is not None and several < data["cases"]:
         lines.append(f"D, agreement and the exact model: of the {several} cases with two raters or more.")
     if paper:
         lines.append(f"The paper's figures are of {paper['data']}: another set of slices, so not comparable.")
@@ -153,11 +155,11 @@ def captions(result: dict[str, Any]) -> list[str]:
 
 def _of_volumes(settings: dict[str, Any]) -> Iterator[str]:
     """What a case is, and how its slices hang together."""
-    length = settings["coherence"]
+    length = settings.get("coherence")
     noise = f"random numbers in neighbouring slices correlate by exp(-{NEIGHBOURS:g} mm / {length:g} mm)"
     yield (
-        f"A case is a volume of {settings['least_slices'] or 1} slices or more, and IoU is over all its voxels; of a "
-        f"sample, {noise if length else 'every slice has random numbers of its own'}."
+        f"A case is a volume of {settings.get('least_slices') or 1} slices or more, and IoU is over all its voxels; "
+        f"of a sample, {noise if length else 'every slice has random numbers of its own'}."
     )
     yield "Difference in volume: of two different samples, and of two different raters, mean over volumes."
 

@@ -15,6 +15,7 @@ from berdiff.errors import InputError
 from berdiff.inference.settings import Precision
 
 FORMAT = 3
+UNKNOWN = {"size": None, "cases_of_several_raters": None}  # of the data, where a file does not say it
 Natural = Annotated[int, Ge(0)]
 Count = Annotated[int, Ge(1)]
 
@@ -65,6 +66,8 @@ class Asked(schema.Content):
     by: Literal["slice", "volume"] = "slice"
     precision: Precision = "fp32"
     compile: bool = False
+    coherence: Annotated[float, Ge(0)] | None = None
+    least_slices: Count | None = None
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,7 @@ class OfData(schema.Content):
     marked: dict[str, Marked]
     notes: list[str]
     size: tuple[Side, Side] | None = None
+    cases_of_several_raters: Natural | None = None
 
 
 @dataclass(frozen=True)
@@ -114,9 +118,10 @@ def in_words_of_now(result: Any, file: Path) -> dict[str, Any]:
         if found < 3:  # figures were on the crop alone; of which size without one was not written down
             result["data"]["size"] = settings["crop"] and [settings["crop"]] * 2
             settings |= {"set": "independent", "pool": settings["samples"]}
-        # what was not written down when all targets were independent
-        result["data"] = {"kind": "independent", "marked": {}} | result["data"]
-        return {"references_by_target": {target: {} for target in result.get("by_target", ())}} | result
+        # what was not written down when all targets were independent, and what came later
+        result["data"] = {"kind": "independent", "marked": {}, **UNKNOWN} | result["data"]
+        result = {"by_target": {}, "finding": {}, "rater_parity": None, "paper": None} | result
+        return {"references_by_target": {target: {} for target in result["by_target"]}} | result
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         if isinstance(error, InputError):
             raise

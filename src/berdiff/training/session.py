@@ -58,11 +58,12 @@ def open_trainer(config: AnyConfig, run: Path) -> Trainer:
     fabric = make_fabric(config.engine)
     if os.environ.get("LOCAL_RANK", "0") != "0":
         end_with_parent(int(os.environ.get(FIRST_PROCESS) or os.getppid()))
-    os.environ[FIRST_PROCESS] = str(os.getpid())  # for those that this one will launch
     if config.engine.devices != "1" and "LOCAL_RANK" not in os.environ:
         # this process will launch the others: what is wrong is better reported once, before there are several
         _build(config, _open_store(config))
+        os.environ[FIRST_PROCESS] = str(os.getpid())
     fabric.launch()
+    os.environ.pop(FIRST_PROCESS, None)  # another training's processes, begun from here, have another parent
     with fabric.rank_zero_first():  # the embedded store is made on first use
         store = _open_store(config)
     torch.manual_seed(config.seed)  # the first weights, the same in every process

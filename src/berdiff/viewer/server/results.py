@@ -11,6 +11,7 @@ from berdiff import schema
 from berdiff.data.describe import expect
 from berdiff.data.images import read_labels
 from berdiff.data.input_spec import Kind
+from berdiff.data.paths import fault_of
 from berdiff.data.reading import read_image_file
 from berdiff.data.volumes import stored_shape
 from berdiff.errors import InputError
@@ -81,8 +82,8 @@ def _source(done: DoneFile, facts: ResultFacts | None) -> Input:
             by_name = [one for one in find_inputs([paths[0]], split="all") if one.name == name]
             expect(len(by_name) == 1, name, "its case in the store")
             return by_name[0]
-        gone = next((path for path in paths if not Path(path).is_file()), None)
-        expect(gone is None, name, "the image that it was made of", "it is no longer there")
+        gone = next((found for path in paths if (found := fault_of(Path(path)))), None)
+        expect(gone is None, name, "the image that it was made of", gone)
         return Input(name, tuple(map(Path, paths)))
     except InputError as error:
         return _failed(name, error)
