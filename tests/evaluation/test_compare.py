@@ -193,11 +193,13 @@ def test_what_metrics_json_does_not_say_is_left_out_of_the_report(folders, tmp_p
     (finding,) = result["finding"].values()
     finding["ece_if_calibrated"] = None
     result["rater_parity"]["another"] = result["rater_parity"]["samples"]
+    result["settings"]["by"] = "volume"  # without its coherence
     for name in ("paper", "by_target"):
         del result[name]
     file.write_text(json.dumps(result))
     text = markdown(read_result(tmp_path / "a"))
     assert "figures on the whole image" in text
+    assert "every slice has random numbers of its own" in text
     assert "D, agreement and the exact model" not in text
     assert "ECE if calibrated |" not in text
 

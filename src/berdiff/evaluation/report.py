@@ -155,7 +155,7 @@ def captions(result: dict[str, Any]) -> list[str]:
 
 def _of_volumes(settings: dict[str, Any]) -> Iterator[str]:
     """What a case is, and how its slices hang together."""
-    length = settings.get("coherence")
+    length = settings.get("coherence") or 0.0
     noise = f"random numbers in neighbouring slices correlate by exp(-{NEIGHBOURS:g} mm / {length:g} mm)"
     yield (
         f"A case is a volume of {settings.get('least_slices') or 1} slices or more, and IoU is over all its voxels; "
