@@ -476,23 +476,6 @@ def test_commands_of_the_docs(tmp_path, monkeypatch, capsys):
 # --- the real files ---
 
 
-def test_real_brats(shared_data):
-    """Counts as its README has them, and upright once transposed: as the label map of the original scan."""
-    folder = shared_data / "brats128"
-    scaled = {"channels": SEQUENCES, "scale": "brain", "tails": 0.5, "scaled": True, "transpose": True}
-    reading = read(folder / "brats2021_human_128.h5", Options(labels=REGIONS, **scaled))
-    assert (reading.total, reading.dtype, reading.kind) == (1425, "uint8", "nested")
-    silver = read(folder / "brats2021_silver_128.h5", Options(groups=("train=train",), labels=CODES, **scaled))
-    assert (silver.total, silver.kind, next(silver.cases).split) == (1008, "exclusive", "train")
-    found = {case.name: case for case, _ in zip(reading.cases, range(125), strict=False)}
-    assert len({case.patient for case in found.values()}) == 5
-    scan = read_volume(shared_data / "brats" / "BraTS2021_00006" / "BraTS2021_00006_seg.nii.gz").voxels
-    places = (2 * np.arange(128) + 1) * 240 // 256
-    for z in (80, 92, 104):
-        whole, marked = scan[z][places[:, None], places] > 0, found[f"BraTS2021_00006_{z:03d}"].masks[0, 0] > 0
-        assert (whole & marked).sum() > 0.95 * (whole | marked).sum() > 0
-
-
 def test_real_cells_of_five_people(shared_data):
     people = tuple(f"Person{i}_ImageJ" for i in range(1, 6))
     options = Options(counts="n_raters", rater_names="raters", raters=people, labels=("cell=1",))

@@ -3,6 +3,7 @@
 import json
 import re
 
+import nibabel
 import numpy as np
 from folder_writer import H, W, picture, save
 from layouts import refused
@@ -196,3 +197,18 @@ def test_bad_options(tmp_path):
         made = Options(**options)
         assert sentence in refused(lambda made=made: prepare("nnunet", root, tmp_path / "s", made))
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_real_brats(shared_data):
+    """Counts as its README has them, and upright: the label map of the original scan, halved."""
+    reading = read(shared_data / "brats3d", Options())
+    assert (reading.total, reading.raters, reading.kind) == (57 * 77, 1, "nested")
+    assert reading.channels == ("t1", "t1ce", "t2", "flair")
+    assert reading.targets == ("whole_tumour", "tumour_core", "enhancing_tumour")
+    found = {case.name: case for case, _ in zip(reading.cases, range(5 * 77), strict=False)}
+    assert len({case.patient for case in found.values()}) == 5
+    marked = np.asarray(nibabel.load(shared_data / "brats/BraTS2021_00006/BraTS2021_00006_seg.nii.gz").dataobj) > 0
+    halved = marked[:, :, :154].reshape(120, 2, 120, 2, 77, 2).mean((1, 3, 5)) > 0.5
+    whole = np.stack([found[f"BraTS2021_00006_{z:03d}"].masks[0, 0] for z in range(77)]) > 0
+    expected = halved.transpose(2, 1, 0)
+    assert (whole & expected).sum() > 0.95 * (whole | expected).sum() > 0
