@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from layouts import as_source, make_cases
 
 from berdiff.data import prepare as preparing
-from berdiff.data.augment import augmented, crop
+from berdiff.data.augment import augmented, crop, negative
 from berdiff.data.batches import Batch, Batches, batch_draws
 from berdiff.data.dataset import SliceDataset
 from berdiff.data.store import Store
@@ -254,3 +254,35 @@ def test_bad_arguments(store):
     ]:
         with pytest.raises(InputError, match=sentence):
             SliceDataset(store, **keywords)
+
+
+def test_negatives_hold_no_marked_pixel_and_zoom_keeps_masks_on_their_objects(tmp_path):
+    """A bright square is what the raters mark, so that image and masks can be held against each other."""
+    image = np.zeros((1, 48, 48), np.uint8)
+    image[:, 20:27, 21:29] = 255
+    cases = [replace(c, image=image, masks=np.repeat(image[None] > 0, len(c.masks), 0).astype(np.uint8), split="train")
+             for c in make_cases(4)]  # fmt: skip
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(preparing, "find_source", lambda name: as_source(cases, size=(48, 48)))
+        preparing.prepare("made", None, tmp_path / "s")
+    store, draws = Store.open(tmp_path / "s"), [(epoch, item) for epoch in range(150) for item in range(4)]
+    negative = SliceDataset(store, "train", "all", crop=32, augment=True, shift=0, negatives=0.5)
+    images, masks = negative.batch(draws)
+    empty = ~masks.bool().flatten(1).any(1)
+    assert 0.3 < empty.float().mean() < 0.55  # of some draws no window is free
+    assert images[empty].amax() < 0.6 < images[~empty].flatten(1).amax(1).min()  # nothing of the square, or all of it
+    plain = SliceDataset(store, "train", "one", crop=16, negatives=1.0)
+    assert not plain.batch(draws[:40])[1].any()
+    areas = []
+    for one, of in zip(*SliceDataset(store, "train", "all", crop=32, augment=True, shift=0, zoom=1.5).batch(draws),
+                       strict=True):  # fmt: skip
+        areas.append(int(of[0].sum()))
+        assert ((one > 0.5) != of[0].bool()).float().mean() < 0.04
+    assert min(areas) < 40
+    assert max(areas) > 100
+    assert np.mean(np.array(areas) == 56) > 0.4
+
+
+def test_where_nothing_is_free_the_crop_stays(store):
+    full = np.ones((1, 1, 40, 40), np.uint8)
+    assert negative(np.zeros((1, 40, 40), np.float32), full, (32, 32), 1.0, np.random.default_rng(0)) is None

@@ -16,7 +16,6 @@ from berdiff.data.sources import hdf5_file
 from berdiff.data.sources.hdf5 import OWN_PATIENT, Options, read
 from berdiff.data.store import Store
 from berdiff.data.verify import verify
-from berdiff.data.volumes import read_volume
 
 H, W, SEQUENCES = 12, 16, ("t1", "t1ce", "t2", "flair")
 REGIONS = ("whole=1,2,4", "core=1,4", "enhancing=4")

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from berdiff.diffusion.energy import energy_score, jaccard_distance, soft_level_sets
+from berdiff.diffusion.energy import energy_score, jaccard_distance, soft_level_sets, stratified_levels
 from berdiff.diffusion.random import spawn_generators
 from berdiff.diffusion.sampler import Sampler
 from berdiff.errors import InputError
@@ -33,15 +33,34 @@ def test_hard_sets_have_the_distance_of_loops_over_masks(K):
         same = 1 - (a[n, i, k] * b[n, j, k]).sum() / union if union else torch.zeros(())
         by_loops[n, i, j] += same / K
     assert jaccard_distance(a, b) == pytest.approx(by_loops, abs=1e-3)
-    own = jaccard_distance(a, a)
-    between = torch.stack([own[:, i, j] for i in range(3) for j in range(3) if i != j]).mean(0)
-    score = energy_score(a, b, torch.ones(2, 4))
-    assert score == pytest.approx(2 * by_loops.mean((1, 2)) - between, abs=2e-3)
+    c = masks(3, 2, K)
+    both, between = jaccard_distance(torch.cat([a, c], 1), b), jaccard_distance(a, c)
+    score = energy_score(a, c, b, torch.ones(2, 4))
+    assert score == pytest.approx(2 * both.mean((1, 2)) - between.mean((1, 2)), abs=1e-5)
 
 
 def test_raters_without_weight_do_not_count():
-    a, b, weight = masks(3, 0), masks(4, 1), torch.tensor([[1.0, 0, 1, 0]] * 2)
-    assert energy_score(a, b, weight) == pytest.approx(energy_score(a, b[:, ::2], torch.ones(2, 2)))
+    a, c, b, weight = masks(3, 0), masks(3, 2), masks(4, 1), torch.tensor([[1.0, 0, 1, 0]] * 2)
+    assert energy_score(a, c, b, weight) == pytest.approx(energy_score(a, c, b[:, ::2], torch.ones(2, 2)))
+
+
+def test_an_image_that_nobody_marked_teaches_nothing():
+    p = torch.rand(2, 1, 4, 4, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    S, S2 = soft_level_sets(p, torch.tensor([[0.1, 0.5, 0.8, 0.2]] * 2)).chunk(2, 1)
+    raters = torch.zeros(2, 3, 1, 16)
+    raters[1, :, :, :5] = 1
+    score = energy_score(S, S2, raters, raters.any(-1)[..., 0].float())
+    score.sum().backward()
+    assert score[0] == 0
+    assert (p.grad[0] == 0).all()
+    assert (p.grad[1] != 0).any()
+
+
+def test_levels_have_one_in_each_part_and_are_uniform():
+    u = torch.rand(4000, 3, generator=torch.Generator().manual_seed(0))
+    levels = stratified_levels(u)
+    assert ((levels * 3).floor() == torch.arange(3)).all()
+    assert levels.flatten().sort().values == pytest.approx((torch.arange(12_000) + 0.5) / 12_000, abs=0.01)
 
 
 def test_level_sets_are_nested_never_empty_and_sharp_far_from_their_level():
@@ -65,11 +84,25 @@ def test_the_score_is_least_where_masks_are_distributed_as_the_raters():
     grid = [i / 20 for i in range(21)]
     for q in (0.25, 0.5, 0.75):
         assert min(grid, key=lambda p: expected(p, q)) == pytest.approx(q)
-        raters = torch.stack([large] * int(4 * q) + [small] * (4 - int(4 * q)))[None, :, None]
-        for p in (0.25, 0.5):  # what the function gives is that expectation, but that S and S' are different ones
-            samples = torch.stack([large] * int(8 * p) + [small] * (8 - int(8 * p)))[None, :, None]
-            different = expected(p, q) + d * 2 * p * (1 - p) * (1 - 8 / 7)
-            assert energy_score(samples, raters, torch.ones(1, 4)).item() == pytest.approx(different, abs=1e-3)
+
+
+@pytest.mark.parametrize("share", [0.125, 0.25, 0.5])
+def test_stratified_levels_leave_the_least_where_it_is(share):
+    """Level sets of an estimate p: half of the pixels certain, half of probability p. Against raters of whom `share`
+    mark all, the score of many draws is the closed form 2 d (p (1 - share) + share (1 - p)) - 2 d p (1 - p), least at
+    p = share. Distances of masks of one stratified set, as they were taken before, have it at more than that."""
+    small, large = torch.zeros(8), torch.ones(8)
+    small[:4] = 1
+    raters, weight = torch.stack([small, large])[None, :, None], torch.tensor([[1 - share, share]])
+    levels = stratified_levels(torch.rand(4000, 2, 3, generator=torch.Generator().manual_seed(1)))
+    grid = torch.arange(1, 20) / 20
+    found = []
+    for p in grid.tolist():
+        sets = torch.where(levels[..., None] < p, large, small)[:, :, :, None]  # (draws, 2, J, 1, 8)
+        score = energy_score(sets[:, 0], sets[:, 1], raters, weight).mean().item()
+        assert score == pytest.approx(p * (1 - share) + share * (1 - p) - p * (1 - p), abs=0.01)
+        found.append(score)
+    assert grid[torch.tensor(found).argmin()] == pytest.approx(share, abs=0.051)
 
 
 def test_training_lowers_it_and_each_image_is_its_own():

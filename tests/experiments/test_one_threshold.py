@@ -72,11 +72,27 @@ def test_figures_of_the_real_test_split(shared_data, tmp_path):
         split = {row["case"]: row["split"] for row in csv.DictReader(file)}
     table = "".join(f"{case},{case},{part}\n" for case, part in split.items())
     (tmp_path / "table.csv").write_text(f"case,patient,split\n{table}")
-    prepared = ["data", "prepare", "folder", str(folder), str(tmp_path / "whole.zarr"), "--labels", "whole_tumour=1,2,4"]
+    prepared = [
+        "data",
+        "prepare",
+        "folder",
+        str(folder),
+        str(tmp_path / "whole.zarr"),
+        "--labels",
+        "whole_tumour=1,2,4",
+    ]
     prepared += ["--images", "imagesTr", "--masks", "labelsTr", "--image-name", "{case}_{channel}"]
     prepared += ["--mask-name", "{case}", "--table", str(tmp_path / "table.csv"), "--scale", "dtype", "--quiet"]
     assert main(prepared) == 0
-    command = [sys.executable, "-m", "berdiff.experiments.one_threshold", "--channel", "0003", "--level", str(24.5 / 255)]
+    command = [
+        sys.executable,
+        "-m",
+        "berdiff.experiments.one_threshold",
+        "--channel",
+        "0003",
+        "--level",
+        str(24.5 / 255),
+    ]
     subprocess.run([*command, "--data", str(tmp_path / "whole.zarr"), "--out", str(tmp_path / "eval")], check=True)
     dices = []
     for case in (case for case, part in split.items() if part == "test"):

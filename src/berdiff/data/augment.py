@@ -1,6 +1,8 @@
 """Crops, patches and augmentations that move image and masks together, as a function of a generator alone."""
 
 import numpy as np
+import torch
+import torch.nn.functional as F
 
 GAIN = 0.1  # contrast is multiplied by 1 - GAIN to 1 + GAIN
 OFFSET = 0.05  # brightness is moved by -OFFSET to OFFSET
@@ -33,6 +35,53 @@ def random_patch(
         firsts = [int(rng.integers(most + 1)) for most in last]
     top, left = firsts
     return slice(top, top + size[0]), slice(left, left + size[1])
+
+
+def empty_window(masks: np.ndarray, size: tuple[int, int], rng: np.random.Generator) -> tuple[int, int] | None:
+    """Row and column of the first pixel of a random part of `size` of masks (R, K, H, W) that holds no marked pixel;
+    None where there is no such part."""
+    (height, width), marked = size, masks.any(axis=(0, 1))
+    sums = np.pad(marked.astype(np.int32), ((1, 0), (1, 0))).cumsum(0).cumsum(1)
+    counts = sums[height:, width:] - sums[:-height, width:] - sums[height:, :-width] + sums[:-height, :-width]
+    places = np.flatnonzero(counts == 0)
+    if not len(places):
+        return None
+    row, column = divmod(int(rng.choice(places)), counts.shape[1])
+    return row, column
+
+
+def negative(
+    image: np.ndarray, masks: np.ndarray, size: tuple[int, int], zoom: float, rng: np.random.Generator
+) -> np.ndarray | None:
+    """A random part of the image that nobody marked, magnified by 1 to `zoom` to `size`; None where there is none.
+
+    A quarter of the size is mirrored at each border of the image: else few parts of the size would not hold the middle.
+    """
+    border, factor = min(size) // 4, rng.uniform(1, zoom)
+    part = (round(size[0] / factor), round(size[1] / factor))
+    edges = [(0, 0), (border, border), (border, border)]
+    first = empty_window(np.pad(masks, [(0, 0), *edges], mode="reflect"), part, rng)
+    if first is None:
+        return None
+    rows, columns = (slice(at, at + side) for at, side in zip(first, part, strict=True))
+    return resized(np.pad(image, edges, mode="reflect")[..., rows, columns], size)
+
+
+def zoomed(
+    image: np.ndarray, masks: np.ndarray, zoom: float, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Both magnified about the centre by a random factor between 1 / `zoom` and `zoom`; beyond the edge, the edge."""
+    factor = zoom ** rng.uniform(-1, 1)
+    size: tuple[int, int] = image.shape[-2:]
+    part = (round(size[0] / factor), round(size[1] / factor))
+    return resized(crop(image, part), size), (resized(crop(masks, part), size) >= 0.5).astype(masks.dtype)
+
+
+def resized(array: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    """(..., h, w) -> (..., *size) float32, bilinear, smoothed before it shrinks."""
+    flat = torch.from_numpy(np.ascontiguousarray(array, np.float32)).reshape(1, -1, *array.shape[-2:])
+    made = F.interpolate(flat, size, mode="bilinear", antialias=True)
+    return made.reshape(*array.shape[:-2], *size).numpy()
 
 
 def augmented(

@@ -7,11 +7,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from berdiff.data.augment import augmented, crop, random_patch
+from berdiff.data.augment import augmented, crop, negative, random_patch, zoomed
 from berdiff.data.describe import expect
 from berdiff.data.store import Store, as_unit
 
 Draw = tuple[int, int]  # (epoch, item)
+NEGATIVE_ZOOM = 1.45  # of parts that nobody marked: the larger ones of them hold the border of what is marked
 
 
 class SliceDataset:
@@ -21,8 +22,9 @@ class SliceDataset:
     - masks (R, K, H, W) uint8: with `raters="one"` a random one of the case's raters, as the paper trains (R = 1);
       with `"all"` the case's raters over and over up to the store's count, so that none is padding.
 
-    `crop` cuts the centre (64 of 128 keeps 99 % of LIDC's slices whole); `patch` a random part, `foreground` of them
-    around something that the raters of the draw marked.
+    `crop` cuts the centre (64 of 128 keeps 99 % of LIDC's slices whole), and of `negatives` of the draws a place that
+    nobody marked; `patch` a random part, `foreground` of them around something that the raters of the draw marked.
+    With `augment`, half of the crops are magnified by 1 / `zoom` to `zoom`.
     """
 
     def __init__(
@@ -36,6 +38,8 @@ class SliceDataset:
         shift: int = 4,
         patch: int | None = None,
         foreground: float = 0.33,
+        negatives: float = 0.0,
+        zoom: float = 1.0,
     ):
         expect(raters in ("one", "all"), "raters", "one or all", f"{raters!r}")
         for name, side in (("crop", crop), ("patch", patch)):
@@ -46,7 +50,7 @@ class SliceDataset:
         self.indices = store.indices(split)
         expect(len(self.indices), store.address, f"cases in the split {split}")
         self.store, self.raters, self.augment, self.seed, self.shift = store, raters, augment, seed, shift
-        self.patch, self.foreground = patch, foreground
+        self.patch, self.foreground, self.negatives, self.zoom = patch, foreground, negatives, zoom
         side = crop or patch
         self.size = store.size if side is None else (side, side)
 
@@ -76,7 +80,7 @@ class SliceDataset:
         """`own`: how many raters the case has; the other masks are padding."""
         epoch, item = draw
         rng = np.random.default_rng([self.seed, epoch, item])
-        shift = self.shift
+        shift, every = self.shift, masks
         if self.raters == "one":
             rater = int(rng.integers(own))
             masks = masks[rater : rater + 1]
@@ -87,6 +91,13 @@ class SliceDataset:
             # copies, so that the large arrays behind them can go
             image, masks, shift = image[..., rows, columns].copy(), masks[..., rows, columns].copy(), 0
         image = as_unit(image)
+        if self.negatives and rng.random() < self.negatives:
+            empty = negative(image, every, self.size, NEGATIVE_ZOOM if self.augment else 1.0, rng)
+            if empty is not None:
+                nothing = np.zeros((*masks.shape[:2], *self.size), masks.dtype)
+                return augmented(empty, nothing, self.size, rng, 0) if self.augment else (empty, nothing)
         if self.augment:
+            if self.zoom > 1 and rng.random() < 0.5:
+                image, masks = zoomed(image, masks, self.zoom, rng)
             return augmented(image, masks, self.size, rng, shift)
         return crop(image, self.size), crop(masks, self.size)

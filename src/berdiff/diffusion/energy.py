@@ -29,10 +29,19 @@ def jaccard_distance(a: Tensor, b: Tensor) -> Tensor:
     return (1 - (both + NOTHING) / (either + NOTHING)).mean(-1)
 
 
-def energy_score(S: Tensor, Y: Tensor, weight: Tensor) -> Tensor:
-    """Masks `(B, J, K, P)` and raters `(B, R, K, P)` with weights `(B, R)` -> `(B,)`; J is at least 2."""
-    J = S.shape[1]
-    d_SY = (jaccard_distance(S, Y).mean(1) * weight).sum(1) / weight.sum(1).clamp(min=1e-9)
-    d_SS = jaccard_distance(S, S)
-    d_SS = (d_SS.sum((1, 2)) - d_SS.diagonal(dim1=1, dim2=2).sum(1)) / (J * (J - 1))  # of two different ones
-    return 2 * d_SY - d_SS
+def energy_score(S: Tensor, S2: Tensor, Y: Tensor, weight: Tensor) -> Tensor:
+    """Two independent sets of masks `(B, J, K, P)` and raters `(B, R, K, P)` with weights `(B, R)` -> `(B,)`.
+
+    d(S, S') is taken across the two sets: the masks of one are spread evenly over the levels, so two of them are
+    farther apart than two independent ones, and the least would lie at too much spread. Of raters whose weights are
+    all 0 the score is 0: there is nothing to learn from them.
+    """
+    known = weight.sum(1)
+    share = weight / known.clamp(min=1e-9).unsqueeze(1)
+    d_SY = sum((jaccard_distance(of, Y).mean(1) * share).sum(1) for of in (S, S2))  # twice the mean
+    return torch.where(known > 0, d_SY - jaccard_distance(S, S2).mean((1, 2)), 0.0)
+
+
+def stratified_levels(u: Tensor) -> Tensor:
+    """Uniform numbers `(..., J)` -> levels of which each J-th part of [0, 1) has one."""
+    return (torch.arange(u.shape[-1], device=u.device) + u) / u.shape[-1]

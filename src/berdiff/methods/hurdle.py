@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from berdiff.data.input_spec import InputSpec
 from berdiff.diffusion.along_z import Along
-from berdiff.diffusion.energy import energy_score, soft_level_sets
+from berdiff.diffusion.energy import energy_score, soft_level_sets, stratified_levels
 from berdiff.diffusion.kernels.base import Kernel
 from berdiff.diffusion.kernels.bernoulli import Bernoulli
 from berdiff.diffusion.kernels.categorical import Categorical
@@ -31,7 +31,7 @@ from berdiff.networks.denoiser import Denoiser
 DROPOUT = 0.2  # of the head's inputs: it sees each image many times and has one number to learn from it
 HIDDEN = 64
 CPU_PASS = 8  # masks at once on a CPU: fewer places to fill up than in 16, and as fast per mask
-LEVELS = 6  # masks per image that the energy score compares with each other and with the raters
+LEVELS = 3  # masks in each of the two sets that the energy score compares with each other and with the raters
 
 
 class Encoded(NamedTuple):
@@ -115,14 +115,15 @@ class HurdleSegmenter(DiffusionSegmenter):
         return {**terms, "loss": loss}
 
     def _energy(self, encoded: Encoded, masks: Tensor, marked: Tensor, generators: Generators) -> Tensor:
-        """(B,): the score of level sets of the estimate at t = T, evenly spread, against the raters who marked."""
+        """(B,): the score of two stratified sets of level sets of the estimate at t = T against who marked."""
         B, _, K, H, W = masks.shape
         like = torch.empty(0, device=masks.device)
         y_T = self.kernel.prior((B, 1, K, H, W), generators, like)
         t = torch.full((B, 1), self.kernel.schedule.T, device=masks.device)
         p = self.kernel.to_mean(self.network.denoise(y_T, t, encoded).float())[:, 0]
-        u = (torch.arange(LEVELS, device=masks.device) + uniform((B, LEVELS), generators, like)) / LEVELS
-        return energy_score(soft_level_sets(p, u), masks.flatten(3).to(p.dtype), marked.to(p.dtype))
+        levels = stratified_levels(uniform((B, 2, LEVELS), generators, like))
+        S, S2 = soft_level_sets(p, levels.flatten(1)).unflatten(1, (2, LEVELS)).unbind(1)
+        return energy_score(S, S2, masks.flatten(3).to(p.dtype), marked.to(p.dtype))
 
     def _sample(
         self, image: Tensor, n: int, generators: PerSample, sampler: Sampler | None, callback: Callback | None

@@ -39,9 +39,16 @@ class DataConfig(schema.Settings):
     augment: bool = False  # flips, quarter turns, small shifts, mild intensity changes
     shift: Natural = 4
     """with augment, without patch: maximum shift in pixels; 0 where objects are centred and that is informative"""
+    negatives: Share = 0.0
+    """with a crop: share of the crops taken where no rater marked anything, so that P(finding) is learned there too"""
+    zoom: Annotated[float, Ge(1), Le(4)] = 1.0
+    """with augment and a crop: half of the images are magnified by a random factor between 1 / zoom and zoom"""
     prefetch: Count = 4  # batches prepared in the background
 
     def check(self) -> None:
+        if self.negatives and self.crop is None:
+            raise InputError("negatives: expected a crop beside it (--data.crop), found none")
+
         if self.patch is not None and self.crop is not None:
             found = f"{self.patch} and {self.crop}"
             raise InputError(f"patch: expected no crop beside it (--data.crop None takes it away), found {found}")

@@ -94,7 +94,7 @@ def _build(config: AnyConfig, store: Store) -> tuple[Segmenter, SliceDataset]:
         segmenter = config.model.build(spec)
     except ValueError as error:
         raise InputError(f"--model: {error}") from error
-    cut = data.crop, data.augment, config.seed, data.shift, data.patch, data.foreground
+    cut = data.crop, data.augment, config.seed, data.shift, data.patch, data.foreground, data.negatives, data.zoom
     dataset = SliceDataset(store, data.split, segmenter.raters, *cut)
     option = "--data.crop" if data.patch is None else "--data.patch"
     fits = all(side % segmenter.stride == 0 for side in spec.size)
