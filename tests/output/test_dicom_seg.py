@@ -96,7 +96,7 @@ def test_it_refers_to_the_source_and_says_what_each_segment_is(tmp_path: Path):
     mask, binary, fractional = map(pydicom.dcmread, written)
     assert [segment.SegmentLabel for segment in mask.SegmentSequence] == ["whole tumour"]
     labels = [segment.SegmentLabel for segment in binary.SegmentSequence]
-    assert labels[:3] == [f"whole tumour: in at least {p} % of samples" for p in (25, 50, 75)]
+    assert labels[:3] == [f"whole tumour: in more than {p} % of samples" for p in (25, 50, 75)]
     shares = [f"{100 * found.frequency:.3g} %" for found in result.representatives(3)]
     assert labels[3:] == [f"whole tumour: representative {i + 1}, {s} of samples" for i, s in enumerate(shares)]
     assert binary.SegmentSequence[0].SegmentedPropertyTypeCodeSequence[0].CodeMeaning == "Neoplasm"

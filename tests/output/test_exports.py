@@ -28,9 +28,9 @@ def test_masks_come_back_as_they_were_and_maps_as_grey_levels(tmp_path: Path):
         np.testing.assert_array_equal(read_mask(tmp_path / f"samples/sample-{i + 1:02d}.png"), sample[0])
         assert set(np.unique(pixels(tmp_path / f"samples/sample-{i + 1:02d}.png"))) <= {0, 255}
     marked = result.samples[:, 0].sum(0)  # in how many of the 16
-    np.testing.assert_array_equal(read_mask(tmp_path / "mask.png"), marked >= 8)
+    np.testing.assert_array_equal(read_mask(tmp_path / "mask.png"), marked > 8)
     for percent, count in ((25, 4), (50, 8), (75, 12)):
-        np.testing.assert_array_equal(read_mask(tmp_path / f"contour-{percent}pct.png"), marked >= count)
+        np.testing.assert_array_equal(read_mask(tmp_path / f"contour-{percent}pct.png"), marked > count)
     share = result.samples[:, 0].astype(float).mean(0)
     np.testing.assert_allclose(pixels(tmp_path / "saliency.png"), 255 * share, atol=0.5 + 1e-4)
     np.testing.assert_allclose(pixels(tmp_path / "variance.png"), 255 * share * (1 - share) / 0.25, atol=0.5 + 1e-4)
@@ -127,7 +127,7 @@ def test_targets_that_fit_into_one_map_are_one_picture(tmp_path: Path, kind: str
     assert len(written) == 1 + 8 + len(chosen) + 3 + 3 * 3 + 2
     for k, name in enumerate(("whole-tumour", "tumour-core", "enhancing-tumour")):
         marked = result.pool[:, k].sum(0)
-        np.testing.assert_array_equal(read_mask(tmp_path / f"contour-25pct-{name}.png"), 4 * marked >= 8)
+        np.testing.assert_array_equal(read_mask(tmp_path / f"contour-25pct-{name}.png"), 4 * marked > 8)
 
 
 def test_independent_targets_have_no_label_map(tmp_path: Path):

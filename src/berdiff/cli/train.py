@@ -14,10 +14,10 @@ from typing import Annotated, Any, Generic
 import tyro
 
 from berdiff import schema
-from berdiff.display import is_quiet
+from berdiff.display import is_quiet, note
 from berdiff.errors import InputError
 from berdiff.experiments.recipes import FIRST_STAGES, RECIPES
-from berdiff.methods.config import METHODS, M, adopt, method_class
+from berdiff.methods.config import METHODS, M, adopt, dropped, method_class
 from berdiff.training.config import TrainConfig, as_plain, check
 
 
@@ -51,7 +51,10 @@ def parse(argv: list[str]) -> Train[Any]:
     if asked.method is not None:
         if asked.method not in METHODS.names():
             raise InputError(f"--model.method: expected one of {', '.join(METHODS.names())}, found {asked.method!r}")
-        config = replace(config, model=adopt(method_class(asked.method), config.model))
+        model = adopt(method_class(asked.method), config.model)
+        if names := dropped(model, config.model):
+            note(f"{asked.method} does not take these settings of the recipe {name}: {', '.join(names)}")
+        config = replace(config, model=model)
     text = f"{inspect.getdoc(RECIPES[name])}\n\nmethods (--model.method NAME): {', '.join(METHODS.names())}"
     kind = Train[type(config.model)]
     return tyro.cli(kind, args=rest, default=Train(config), prog=f"berdiff train {name}", description=text)
