@@ -4,6 +4,7 @@ import argparse
 import inspect
 import json
 import os
+import re
 import signal
 import sys
 from contextlib import nullcontext, redirect_stdout
@@ -25,9 +26,9 @@ from berdiff.training.config import TrainConfig, as_plain, check
 class Train(Generic[M]):
     config: Annotated[TrainConfig[M], tyro.conf.arg(name="")]
     out: Path | None = None  # run folder; where it holds a run with the same configuration, that run is resumed
-    dry_run: bool = False
+    dry_run: tyro.conf.FlagCreatePairsOff[bool] = False
     """print what the training would need (parameters, memory, time) and whether it fits this machine; train nothing"""
-    json: bool = False
+    json: tyro.conf.FlagCreatePairsOff[bool] = False
     """print JSON at the end: the run as `berdiff runs` lists it, or with --dry-run the estimate and all settings"""
 
 
@@ -55,7 +56,9 @@ def parse(argv: list[str]) -> Train[Any]:
         if names := dropped(model, config.model):
             note(f"{asked.method} does not take these settings of the recipe {name}: {', '.join(names)}")
         config = replace(config, model=model)
-    text = f"{inspect.getdoc(RECIPES[name])}\n\nmethods (--model.method NAME): {', '.join(METHODS.names())}"
+    # tyro joins the lines of a paragraph
+    about = re.sub(r"(?<!\n)\n(?=[a-z]+: )", "\n\n", inspect.getdoc(RECIPES[name]) or "")
+    text = f"{about}\n\nmethods (--model.method NAME): {', '.join(METHODS.names())}"
     kind = Train[type(config.model)]
     return tyro.cli(kind, args=rest, default=Train(config), prog=f"berdiff train {name}", description=text)
 
