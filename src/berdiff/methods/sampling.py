@@ -15,10 +15,9 @@ _HINTS = {name: get_args(hint) for name, hint in get_type_hints(Sampler, include
 
 def _flag(kind: Any, doc: Doc) -> Any:
     """Without None among the values to choose from: it is what the flag is where it is not given."""
-    names = {int: "INT", float: "FLOAT"}
-    metavar = (
-        names.get(kind, "N [T ...]") if get_origin(kind) is not Literal else f"{{{','.join(map(str, get_args(kind)))}}}"
-    )
+    metavar = {int: "INT", float: "FLOAT"}.get(kind, "N [T ...]")
+    if get_origin(kind) is Literal:
+        metavar = "{" + ",".join(map(str, get_args(kind))) + "}"
     return tyro.conf.arg(help=doc.documentation, metavar=metavar, help_behavior_hint="(default: the model's own)")
 
 
