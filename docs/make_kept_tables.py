@@ -61,7 +61,7 @@ def write_tables(out: Path) -> None:
         evaluations = {name: load(folder, label) for name, (label, folder, _) in found.items()}
         deciding = [metric for metric in kept.metrics if metric in kept.table.deciding]
         paper = [metric for metric in deciding if any(metric in figures for _, _, figures in found.values())]
-        head = ["method", *map(_head, kept.metrics), "steps", *(f"{_head(m)}, the paper's" for m in paper)]
+        head = ["method", *map(short_label, kept.metrics), "steps", *(f"{short_label(m)}, the paper's" for m in paper)]
         lines = [
             [
                 label,
@@ -74,7 +74,7 @@ def write_tables(out: Path) -> None:
         _write(out / f"{kept.file}.csv", [head, *lines])
         for name, first in kept.against.items():
             others = [evaluation for other, evaluation in evaluations.items() if other != first]
-            head = [f"{evaluations[first].name} minus", *map(_head, deciding)]
+            head = [f"{evaluations[first].name} minus", *map(short_label, deciding)]
             lines = [[other.name, *_differences(evaluations[first], other, deciding)] for other in others]
             _write(out / f"{kept.file}-{name}.csv", [head, *lines])
 
@@ -105,7 +105,7 @@ def _number(value: float | None, signed: bool = False) -> str:
     return text.replace("0.", ".", 1) if abs(value) < 1 else text
 
 
-def _head(metric: str) -> str:
+def short_label(metric: str) -> str:
     return SHORT.get(metric, label(metric))
 
 

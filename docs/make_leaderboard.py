@@ -8,8 +8,16 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-METRICS = ("GED 16", "GED 8", "GED 4", "GED 1", "HM-IoU 16")
-DICE = ("Dice by slice", "by slice where marked", "Dice by patient", "by patient where marked")
+from make_kept_tables import SHORT, short_label
+
+from berdiff.evaluation.per_case import direction
+from berdiff.experiments.tables.spec import LIDC_METRICS
+
+NAMES = {
+    short_label(metric): metric for metric in (*LIDC_METRICS, *SHORT)
+}  # head of a column in the CSV files -> metric
+METRICS = tuple(map(short_label, LIDC_METRICS))
+DICE = tuple(map(short_label, SHORT))
 INTRO = """Lower GED, higher HM-IoU and higher Dice are better; brackets are 95 % intervals over patients. All figures
 follow from the files in `docs/results/data`, and each row links the page with its command, data and cost. Boards are
 not comparable with each other: slices, image sizes and budgets differ. What GED can and cannot say: [the limit of
@@ -137,8 +145,8 @@ def first_number(text: str) -> float:
 def board(title: str, about: str, parts: tuple[Column | Lines, ...], data: Path) -> str:
     rows = [row for part in parts for row in part.rows(data)]
     shown = [name for name in (*METRICS, *DICE) if any(name in row.figures for row in rows)]
-    # by the first metric: low GED, high Dice
-    rows.sort(key=lambda row: first_number(row.figures[shown[0]]), reverse=shown[0] in DICE)
+    best_first = direction(NAMES[shown[0]]) == "higher"  # by the first metric
+    rows.sort(key=lambda row: first_number(row.figures[shown[0]]), reverse=best_first)
     lines = [["", *shown, "details"], ["---"] * (len(shown) + 2)]
     for row in rows:
         lines.append([row.name, *(row.figures.get(name, "") for name in shown), f"[page]({row.page})"])

@@ -148,6 +148,19 @@ def test_a_command_has_all_its_options_on_its_page():
     assert all(f"({name}.md)" in made["index"]() for name in COMMANDS)
 
 
+def test_every_option_of_every_command_says_what_it_is():
+    """A help text that a formatter has moved out of its place is lost without a word."""
+    made, without, known = hook("command_line"), [], set()
+    for call in (call for command in COMMANDS for call in made["calls"](command)):
+        for title, lines in made["boxes"](made["help_of"](call)):
+            for name, text in made["entries"](lines) if title != "subcommands" else ():
+                known.add(name.split()[0] if name else "")
+                if name.startswith("-") and not made["DEFAULT"].sub("", text).strip():
+                    without.append((" ".join(call), name))
+    assert {"--seed", "--data", "--out"} <= known
+    assert not without
+
+
 def test_a_leaderboard_is_sorted_and_takes_figures_from_the_files(tmp_path: Path):
     sys.path.insert(0, str(DOCS))
     try:

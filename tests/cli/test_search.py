@@ -25,7 +25,7 @@ def test_the_command_keeps_the_best_as_the_models_own(own: list[str], capsys: py
     before = load(own[0])
     command([*own, "--samples", "2", "--limit", "2", "--keep", "2", "--json"])
     tried = json.loads(capsys.readouterr().out)["2"]
-    assert len(tried) == 10, "of 12, sigma 1 and the even steps come twice"
+    assert len(tried) == 14, "of 17, the even steps, sigma 1 and one view come twice"
     after = load(own[0])
     best = tried[0]["sampler"]
     assert after.sampler == Sampler(**{**best, "steps": tuple(best["steps"])})

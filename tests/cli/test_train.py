@@ -121,6 +121,15 @@ def test_brats_paper_trains_on_a_store_of_the_papers_split(tmp_path: Path, capsy
     assert "validation is off: the store has no cases in the split val" in capsys.readouterr().out
 
 
+def test_what_another_method_does_not_take_from_the_recipe_is_named(capsys: pytest.CaptureFixture) -> None:
+    parse(["lidc-cpu", "--model.method", "gaussian"])
+    named = capsys.readouterr().err.rpartition(": ")[2].strip().split(", ")
+    assert {"hurdle", "sampler"} <= set(named)
+    assert "preset" not in named
+    parse(["lidc-paper", "--model.method", "berdiff"])
+    assert not capsys.readouterr().err
+
+
 def test_another_method_with_a_recipe_has_its_own_flags() -> None:
     unet = parse(["lidc-cpu", "--model.method", "unet", "--model.preset", "small"]).config
     assert unet.model == UNet(preset="small")

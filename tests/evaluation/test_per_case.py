@@ -1,5 +1,7 @@
 """Units, bootstrap over patients, and the table of cases as a file."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -130,3 +132,17 @@ def test_damaged_tables_and_labels(tmp_path):
     assert label("hm_iou_16") == "HM-IoU 16"
     assert label("d_max_4") == "D_max 4"
     assert [direction(m) for m in ("ged_16", "hm_iou_16", "d_sy", "d_ss")] == ["lower", "higher", "lower", ""]
+
+
+def test_every_metric_that_is_declared_says_its_direction_and_no_other_is_guessed(tmp_path):
+    """A metric whose name begins like another's is not taken for it."""
+    assert [direction(m) for m in ("soft_dice", "dice_patient_marked", "d_max_4", "nll", "seconds", "d_raters")] == [
+        *("higher", "higher", "higher", "lower", "", "")
+    ]
+    for name in ("dice_boundary", "hm_iou", "ged_unbiased", "dice", "surface_distance", "ged_16_biased", "d_maximum"):
+        with pytest.raises(InputError, match=re.escape(repr(name))):
+            direction(name)
+    more = columns() | {"hausdorff": np.zeros(4)}
+    (tmp_path / "per_case.csv").write_text(to_csv(more))
+    with pytest.raises(InputError, match=r"per_case\.csv: metric 'hausdorff'"):
+        from_csv(tmp_path / "per_case.csv")

@@ -3,11 +3,14 @@
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from berdiff import metrics
 from berdiff.evaluation import scores
 from berdiff.inference.sets import choose_set, set_rng
 from fakes import MemoryStore
+from output.made_results import result_2d
 
 
 @pytest.fixture
@@ -97,3 +100,31 @@ def test_one_sample_has_no_pairs(readers):
     assert not [name for name in found if "unbiased" in name]
     assert np.isnan(found["d_ss"]).all()
     np.testing.assert_array_equal(np.isnan(found["d_raters"])[:, 0], raters.numpy() == 1)
+
+
+@given(st.integers(0, 10**6), st.integers(1, 8), st.sampled_from(["independent", "nested", "exclusive"]))
+@settings(max_examples=40, deadline=None)
+def test_the_mask_that_is_written_is_the_one_that_is_evaluated(seed, n, kind):
+    """Pixel by pixel, each as a case of its own: ties too, of which an even number of samples has many."""
+    rng = np.random.default_rng(seed)
+    depth = rng.integers(0, 3, (n, 1, 5, 6))
+    pool = {
+        "independent": rng.integers(0, 2, (n, 2, 5, 6)),
+        "nested": np.concatenate([depth >= 1, depth >= 2], 1),
+        "exclusive": np.concatenate([depth == 1, depth == 2], 1),
+    }[kind].astype(np.uint8)
+    result = result_2d(pool=pool, targets=("a", "b"), kind=kind, image=np.zeros((1, 5, 6), np.float32))
+    pixels = torch.from_numpy(pool.transpose(2, 3, 0, 1).reshape(30, n, 2, 1, 1).copy())
+    raters, masks = torch.ones(30, dtype=torch.int64), torch.zeros(30, 1, 2, 1, 1, dtype=torch.uint8)
+    evaluated = scores.score_samples(pixels, masks, raters)["pixels_predicted"]
+    if kind == "exclusive":
+        evaluated = scores.score_likeliest(pixels, masks, raters)["pixels_likeliest"]
+    np.testing.assert_array_equal(result.majority(), evaluated.T.reshape(2, 5, 6))
+
+
+def test_half_of_the_samples_are_no_majority():
+    pool = np.zeros((4, 1, 1, 3), np.uint8)
+    pool[:2, ..., 0] = pool[:3, ..., 1] = 1
+    result = result_2d(pool=pool, image=np.zeros((1, 1, 3), np.float32))
+    assert result.majority().tolist() == [[[0, 1, 0]]]
+    np.testing.assert_array_equal(result.contours((0.25, 0.5, 0.75))[:, 0, 0], [[1, 1, 0], [0, 1, 0], [0, 0, 0]])

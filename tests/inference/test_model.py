@@ -37,7 +37,7 @@ def test_three_lines():
     np.testing.assert_array_equal(model.segment(IMAGE, n=3, seed=7).samples, result.samples[:3])  # of any number
     np.testing.assert_allclose(result.saliency, result.samples.mean(0))
     np.testing.assert_allclose(result.variance, result.samples.astype(float).var(0), atol=1e-6)
-    np.testing.assert_array_equal(result.mask(), result.samples.mean(0) >= 0.5)
+    np.testing.assert_array_equal(result.mask(), result.samples.mean(0) > 0.5)
     levels = result.contours()
     assert levels.shape == (3, 1, 16, 16)
     assert (levels[0] >= levels[1]).all()

@@ -10,9 +10,11 @@ import fakes
 from berdiff.diffusion.sampler import Sampler
 from berdiff.errors import InputError
 from berdiff.methods.berdiff import BerDiff
-from berdiff.methods.config import METHODS, adopt, from_plain, method_class, to_plain
+from berdiff.methods.config import METHODS, adopt, dropped, from_plain, method_class, to_plain
 from berdiff.methods.gaussian import GaussianDiffusion
+from berdiff.methods.jprounet import JProUNet
 from berdiff.methods.mednext import MedNeXt
+from berdiff.methods.probunet import ProbUNet
 from berdiff.methods.sampling import SamplerOptions, choose_sampler, describe
 from berdiff.methods.segdiff import SegDiff
 from berdiff.methods.unet import UNet
@@ -97,6 +99,23 @@ def test_a_sampler_goes_with_its_kernel():
     assert adopt(BerDiff, BerDiff(sampler=fresh)).sampler == fresh
     assert adopt(GaussianDiffusion, BerDiff(sampler=fresh)).sampler == Sampler(sigma=0.0)
     assert adopt(BerDiff, GaussianDiffusion()).sampler == Sampler(sigma=1.0)
+
+
+def test_what_is_not_kept_is_named():
+    """Settings that the recipe has of its own, not those that are its method's defaults."""
+    ours = BerDiff("fast", "power2.5", masks_per_image=8, prediction="prior", hurdle=0.05, sampler=Sampler(3))
+    assert dropped(ours, ours) == dropped(adopt(BerDiff, ours), ours) == []
+    assert dropped(adopt(GaussianDiffusion, ours), ours) == ["sampler", "prediction", "hurdle"]
+    assert dropped(adopt(UNet, ours), ours) == ["schedule", "masks_per_image", "sampler", "prediction", "hurdle"]
+    assert dropped(adopt(MedNeXt, BerDiff("fast")), BerDiff("fast")) == ["preset"]
+    assert dropped(adopt(SegDiff, MedNeXt("paper")), MedNeXt("paper")) == [], "paper-128 is its name for it"
+
+
+def test_settings_of_one_name_and_another_meaning_are_not_carried_over():
+    """The weight of a KL divergence per pixel is none of one per mask."""
+    ours = ProbUNet(beta=5.0, dims=12, masks_per_image=2)
+    assert adopt(JProUNet, ours) == JProUNet(masks_per_image=2)
+    assert dropped(adopt(JProUNet, ours), ours) == ["dims", "beta"]
 
 
 @dataclass(frozen=True)

@@ -108,7 +108,7 @@ def test_each_finding_is_a_result_and_the_volume_has_all_of_them(scans, tmp_path
     np.testing.assert_array_equal(whole.affine, nibabel.load(scans / "a.nii.gz").affine)
     np.testing.assert_allclose(np.asarray(whole.dataobj).T, np.maximum.reduce(parts))
     mask = np.asarray(nibabel.load(out / "a" / "mask.nii.gz").dataobj).T
-    np.testing.assert_array_equal(mask, np.logical_or.reduce([part >= 0.5 for part in parts]))
+    np.testing.assert_array_equal(mask, np.logical_or.reduce([part > 0.5 for part in parts]))
     facts = json.loads((out / "a" / "findings.json").read_text())
     assert [one["name"] for one in facts["findings"]] == ["one", "two", "three"]
     assert facts["frame"] == "RAS"

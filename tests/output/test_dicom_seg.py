@@ -34,13 +34,13 @@ def test_every_segment_comes_back_on_its_own_image(tmp_path: Path, name: str):
     counts = samples.sum(0)
     found = masks_by_image(binary, uids)
     assert found.shape[-1] == 3 + len(result.representatives(3))
-    for segment, least in enumerate((1, 2, 3)):  # 25, 50 and 75 % of four
-        np.testing.assert_array_equal(found[..., segment], counts >= least)
+    for segment, most in enumerate((1, 2, 3)):  # 25, 50 and 75 % of four
+        np.testing.assert_array_equal(found[..., segment], counts > most)
     for segment, representative in enumerate(result.representatives(3), start=3):
         np.testing.assert_array_equal(found[..., segment], samples[representative.index])
     shares = masks_by_image(fractional, uids, rescale=True)[..., 0]
     assert np.abs(shares - counts / 4).max() <= 1 / 255
-    np.testing.assert_array_equal(masks_by_image(mask, uids)[..., 0], counts >= 2)
+    np.testing.assert_array_equal(masks_by_image(mask, uids)[..., 0], counts > 2)
 
 
 @pytest.mark.parametrize("kind", ["nested", "exclusive"])
@@ -59,7 +59,7 @@ def test_each_target_is_a_segment(tmp_path: Path, kind: str):
         expected = np.median(each, axis=0) > k
         if kind == "exclusive":
             counts = [(each == c).sum(0) for c in range(4)]
-            expected = (counts[k + 1] >= counts[0]) & np.all(
+            expected = (counts[k + 1] > counts[0]) & np.all(
                 [counts[k + 1] > counts[c] if c < k + 1 else counts[k + 1] >= counts[c] for c in (1, 2, 3)], axis=0
             )
         np.testing.assert_array_equal(found[..., k], expected)
@@ -96,7 +96,7 @@ def test_it_refers_to_the_source_and_says_what_each_segment_is(tmp_path: Path):
     mask, binary, fractional = map(pydicom.dcmread, written)
     assert [segment.SegmentLabel for segment in mask.SegmentSequence] == ["whole tumour"]
     labels = [segment.SegmentLabel for segment in binary.SegmentSequence]
-    assert labels[:3] == [f"whole tumour: in at least {p} % of samples" for p in (25, 50, 75)]
+    assert labels[:3] == [f"whole tumour: in more than {p} % of samples" for p in (25, 50, 75)]
     shares = [f"{100 * found.frequency:.3g} %" for found in result.representatives(3)]
     assert labels[3:] == [f"whole tumour: representative {i + 1}, {s} of samples" for i, s in enumerate(shares)]
     assert binary.SegmentSequence[0].SegmentedPropertyTypeCodeSequence[0].CodeMeaning == "Neoplasm"
@@ -185,7 +185,7 @@ def test_the_real_series(tmp_path: Path, shared_data: Path):
     hu = np.stack([image.pixel_array * float(image.RescaleSlope) + float(image.RescaleIntercept) for image in images])
     counts = sum((hu > level).astype(int) for level in (-100, 0, 100, 200))
     uids = [image.SOPInstanceUID for image in images]
-    np.testing.assert_array_equal(masks_by_image(written[1], uids)[..., 1], counts >= 2)
+    np.testing.assert_array_equal(masks_by_image(written[1], uids)[..., 1], counts > 2)
     shares = masks_by_image(written[2], uids, rescale=True)[..., 0]
     assert np.abs(shares - counts / 4).max() <= 1 / 255
     check_files(written)

@@ -76,7 +76,7 @@ def test_sliders_and_keys_change_what_is_drawn(show):
     assert tab.run("berdiff.hooks.state().raters") == [1]
     page.keyboard.press("r")
     page.keyboard.press("c")
-    assert "at least 25 %" in page.inner_text("#legend")
+    assert "more than 25 %" in page.inner_text("#legend")
     x, y = tab.where((0, 1, 1))
     edge = tab.pixels()[y - 30 : y + 30, x]  # somewhere above the bar's upper row is its outline
     assert any(not is_grey(colour) for colour in edge)

@@ -14,7 +14,7 @@ from berdiff.evaluation.settings import EvaluationSettings
 
 @dataclass(frozen=True, kw_only=True)
 class Search(ModelOnStore):
-    """Find the sampler that suits a trained model: steps, end of the last step, shared or independent noise, sigma.
+    """Find the sampler that suits a trained model: steps, end of the last step, noise, update rule, mirrored views.
 
     One after the other on a validation split, by unbiased GED, into search.md. Interrupted, the same command resumes.
     """

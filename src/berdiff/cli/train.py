@@ -4,6 +4,7 @@ import argparse
 import inspect
 import json
 import os
+import re
 import signal
 import sys
 from contextlib import nullcontext, redirect_stdout
@@ -14,10 +15,10 @@ from typing import Annotated, Any, Generic
 import tyro
 
 from berdiff import schema
-from berdiff.display import is_quiet
+from berdiff.display import is_quiet, note
 from berdiff.errors import InputError
 from berdiff.experiments.recipes import FIRST_STAGES, RECIPES
-from berdiff.methods.config import METHODS, M, adopt, method_class
+from berdiff.methods.config import METHODS, M, adopt, dropped, method_class
 from berdiff.training.config import TrainConfig, as_plain, check
 
 
@@ -25,9 +26,9 @@ from berdiff.training.config import TrainConfig, as_plain, check
 class Train(Generic[M]):
     config: Annotated[TrainConfig[M], tyro.conf.arg(name="")]
     out: Path | None = None  # run folder; where it holds a run with the same configuration, that run is resumed
-    dry_run: bool = False
+    dry_run: tyro.conf.FlagCreatePairsOff[bool] = False
     """print what the training would need (parameters, memory, time) and whether it fits this machine; train nothing"""
-    json: bool = False
+    json: tyro.conf.FlagCreatePairsOff[bool] = False
     """print JSON at the end: the run as `berdiff runs` lists it, or with --dry-run the estimate and all settings"""
 
 
@@ -51,8 +52,13 @@ def parse(argv: list[str]) -> Train[Any]:
     if asked.method is not None:
         if asked.method not in METHODS.names():
             raise InputError(f"--model.method: expected one of {', '.join(METHODS.names())}, found {asked.method!r}")
-        config = replace(config, model=adopt(method_class(asked.method), config.model))
-    text = f"{inspect.getdoc(RECIPES[name])}\n\nmethods (--model.method NAME): {', '.join(METHODS.names())}"
+        model = adopt(method_class(asked.method), config.model)
+        if names := dropped(model, config.model):
+            note(f"{asked.method} does not take these settings of the recipe {name}: {', '.join(names)}")
+        config = replace(config, model=model)
+    # tyro joins the lines of a paragraph
+    about = re.sub(r"(?<!\n)\n(?=[a-z]+: )", "\n\n", inspect.getdoc(RECIPES[name]) or "")
+    text = f"{about}\n\nmethods (--model.method NAME): {', '.join(METHODS.names())}"
     kind = Train[type(config.model)]
     return tyro.cli(kind, args=rest, default=Train(config), prog=f"berdiff train {name}", description=text)
 

@@ -42,7 +42,7 @@ class View(schema.Settings):
     token: str | None = None  # token that every client must know; default: none on this machine, a new one elsewhere
     host_name: Annotated[tuple[str, ...], arg(metavar="NAME")] = ()
     """further names by which clients address the server, such as that of a proxy before it"""
-    queue: Annotated[int, Ge(1), Le(1000)] = 8  # segmentations that may wait; further ones are told to come again
+    queue: Annotated[int, Ge(1), Le(1000)] = 8  # maximum queue length of segmentations
     session_minutes: Annotated[float, Ge(1)] = 60  # uploads are removed when their client was silent for so long
     no_browser: bool = False  # do not open the page in a browser
     device: str = "auto"  # auto, cpu, cuda, cuda:1, mps, ...

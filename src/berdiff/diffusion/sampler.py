@@ -15,7 +15,7 @@ Views = Literal[1, 2, 4]
 
 @dataclass(frozen=True)
 class Sampler:
-    """The defaults are the paper's: ten uniform steps of DDIM, the last one thresholded."""
+    """Steps, update rule and noise. Without a recipe: the paper's ten uniform steps of DDIM, the last thresholded."""
 
     steps: Annotated[int | tuple[int, ...], Doc("number of steps, or the steps t themselves, falling")] = 10
     rule: Annotated[Literal["ddim", "ddpm"], Doc("update rule of a step")] = "ddim"
@@ -25,7 +25,7 @@ class Sampler:
     last_step: Annotated[LastStep, Doc("threshold the last estimate (paper), or sample it")] = "threshold"
     noise: Annotated[Noise, Doc("one random number per pixel (paper), or one per mask")] = "independent"
     views: Annotated[Views, Doc("mirrored views of the image; each mask is drawn from a random one")] = 1
-    smallest: Annotated[int, Doc("with a hurdle: fewest pixels that a mask should have; 1 is the exact law")] = 1
+    smallest: Annotated[int, Doc("with a hurdle: smallest mask in pixels (1: no minimum)")] = 1
 
     def __post_init__(self) -> None:
         hints = get_type_hints(type(self))

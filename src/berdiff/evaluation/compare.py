@@ -13,12 +13,11 @@ from berdiff.evaluation.bootstrap import Figure, PatientBootstrap
 from berdiff.evaluation.evaluation_folder import read_result
 from berdiff.evaluation.layout import interval, number
 from berdiff.evaluation.per_case import (
-    NO_DIRECTION,
     TEXT,
     Columns,
     by_target,
+    direction,
     from_csv,
-    higher_is_better,
     label,
     take,
     units,
@@ -127,7 +126,7 @@ def _lines(rows: list[dict[str, Any]], first: str) -> list[list[str]]:
         body.append([label(metric), first, number(against[0]["first_value"]), "", "", ""])
         for row in against:
             difference = row["difference"]
-            verdict = "" if metric in NO_DIRECTION else row["better"] or "undecided"
+            verdict = row["better"] or "undecided" if direction(metric) else ""
             values = [number(row["other_value"]), number(difference["value"]), interval(difference), verdict]
             body.append(["", row["other"], *values])
     return body
@@ -176,9 +175,10 @@ def _shared(evaluations: list[Evaluation]) -> list[Evaluation]:
 def _better(metric: str, difference: Figure, first: str, other: str) -> str | None:
     """Which is better where the interval leaves out 0; None where it does not, or no direction is the better one."""
     low, high = difference["low"], difference["high"]
-    if metric in NO_DIRECTION or low is None or high is None or low <= 0 <= high:
+    best = direction(metric)
+    if not best or low is None or high is None or low <= 0 <= high:
         return None
-    return other if (low > 0) == higher_is_better(metric) else first
+    return other if (low > 0) == (best == "higher") else first
 
 
 def _differing(evaluations: list[Evaluation]) -> dict[str, list[Any]]:

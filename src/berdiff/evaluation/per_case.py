@@ -12,8 +12,9 @@ import torch
 from berdiff import schema
 from berdiff.errors import InputError
 from berdiff.evaluation.bootstrap import Figure, PatientBootstrap
-from berdiff.evaluation.scores import FINDING, LIKELIEST_PIXELS, PIXELS, RATERS, SIZE_GAPS
+from berdiff.evaluation.scores import FINDING, LIKELIEST_PIXELS, PIXELS, SIZE_GAPS
 from berdiff.metrics import dice_from_counts
+from berdiff.metrics.names import find_metric
 
 Columns = dict[str, np.ndarray]  # column -> one entry per case and target
 
@@ -23,47 +24,16 @@ NUMBERS = {*WHOLE, *LIKELIEST_PIXELS}  # whole ones
 NOT_METRICS = {*TEXT, *NUMBERS, *FINDING, *SIZE_GAPS}
 DICE = {"dice": PIXELS, "dice_likeliest": LIKELIEST_PIXELS}  # column -> those from which it follows by volume
 TIME = "seconds"
-NO_DIRECTION = (TIME, "d_ss", *RATERS)  # neither more nor less of it is better: times depend on the machine
-
-_LABELS = {
-    "soft_dice": "soft Dice",
-    "ece": "ECE",
-    "brier": "Brier",
-    "nll": "NLL (nats per pixel)",
-    "finding_ged": "GED of finding",
-    "d_sy": "d_SY",
-    "d_ss": "d_SS",
-    "d_yy": "d_YY",
-    "d_raters": "D",
-    TIME: "seconds per image",
-}
-_PREFIXES = {"ged_": "GED", "hm_iou_": "HM-IoU", "d_max_": "D_max"}
-_DICE_WORDS = {
-    "slice": "by slice",
-    "volume": "by volume",
-    "patient": "by patient",
-    "likeliest": "of the likeliest class",
-    "marked": "where marked",
-}
 
 
 def label(metric: str) -> str:
     """ged_16_unbiased -> GED 16, unbiased; dice_slice -> Dice by slice."""
-    if metric.startswith("dice_"):
-        return " ".join(["Dice", *(_DICE_WORDS.get(part, part) for part in metric.split("_")[1:])])
-    for prefix, name in _PREFIXES.items():
-        if metric.startswith(prefix):
-            n, _, unbiased = metric.removeprefix(prefix).partition("_")
-            return f"{name} {n}" + (", unbiased" if unbiased else "")
-    return _LABELS.get(metric, metric)
-
-
-def higher_is_better(metric: str) -> bool:
-    return metric.startswith(("hm_iou", "dice", "soft_dice", "d_max"))
+    return find_metric(metric).label
 
 
 def direction(metric: str) -> str:
-    return "" if metric in NO_DIRECTION else "higher" if higher_is_better(metric) else "lower"
+    """Whether "higher" or "lower" is better; "" where neither is."""
+    return find_metric(metric).better
 
 
 Units = tuple[np.ndarray, np.ndarray]
@@ -166,4 +136,10 @@ def from_csv(path: Path) -> Columns:
         raise InputError(f"{path}: expected a table of cases, found none or a damaged one ({error!s:.300})") from error
     if missing := {*TEXT, *WHOLE, "d_yy"} - set(columns):
         raise InputError(f"{path}: expected the column {min(missing)}, found {', '.join(columns):.300}")
+    for name in columns:
+        if name not in NOT_METRICS and name not in DICE:
+            try:
+                find_metric(name)
+            except InputError as error:
+                raise InputError(f"{path}: {error}") from error
     return columns

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from berdiff.evaluation.scores import Scores, choose_sets, metric_names, score, score_samples, subset_sizes
 from berdiff.inference.settings import SetRule
-from berdiff.metrics import Pairs, Votes, ged_limit
+from berdiff.metrics import Pairs, Votes, ged_limit, more_than
 from berdiff.metrics.finding import finding_distance, finding_shares
 from berdiff.metrics.pairs import matched_iou
 from berdiff.metrics.votes import votes as marked_by
@@ -35,7 +35,7 @@ def reference_scores(
     """
     pool, own = pool or n, Pairs.of(masks, masks, raters)
     marks = torch.from_numpy(marked_by(masks).astype(np.int64))
-    majority = (2 * marks > raters[:, None, None, None]).to(torch.uint8).unsqueeze(1)
+    majority = more_than(marks / raters[:, None, None, None]).to(torch.uint8).unsqueeze(1)
     return {
         EXACT: _exact_model(own, n, rule, pool),
         PERFECT: _perfect_sampler(own, masks, raters, names, n, seed, pool),

@@ -1,7 +1,8 @@
 """Which sampler suits a trained model: tried on a validation split, one setting after the other, by unbiased GED.
 
 Biased GED would favour whatever makes few samples look alike. What is random matters most (few steps need shared
-noise), so that comes first; then where the last step begins, since near alpha_bar = 1 nothing is left to decide.
+noise), so that comes first; then where the last step begins, since near alpha_bar = 1 nothing is left to decide; then
+the update rule; then mirrored views, whose passes cost more. What a kernel cannot do is skipped.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,8 +22,15 @@ from berdiff.files import write_text
 from berdiff.inference.model import Model
 
 LAST = (0.1, 0.2, 0.3, 0.4, 0.5)  # where the last step begins, as a share of T
-ENDS: list[tuple[Any, Any]] = list(product(("threshold", "sample"), ("independent", "shared")))
-SIGMAS = (1.0, 0.5, 0.0)
+ENDS: list[dict[str, Any]] = [
+    {"last_step": last_step, "noise": noise}
+    for last_step, noise in product(("threshold", "sample"), ("independent", "shared"))
+]
+RULES: list[dict[str, Any]] = [
+    *({"rule": "ddim", "posterior": "soft", "sigma": sigma} for sigma in (1.0, 0.5, 0.0)),
+    *({"rule": "ddpm", "posterior": posterior, "sigma": 1.0} for posterior in ("soft", "marginal")),
+]
+VIEWS: list[dict[str, Any]] = [{"views": views} for views in (1, 2, 4)]
 
 
 @dataclass(frozen=True)
@@ -60,31 +68,41 @@ def search(
     expect(counts and min(counts) >= 1, "--counts", "numbers of steps of at least 1", list(counts))
     if segmenter.T is None or segmenter.sampler is None:
         raise InputError(f"{model.name}: expected a method with steps to search, found {segmenter.config.method}")
+    T = segmenter.T
+    for count in counts:
+        grid(T, count, max(LAST))  # before anything is sampled: a count that leaves no room for all starts of the last
+    own = segmenter.sampler  # its rule, sigma and smallest mask to begin with: flow matching has no other sigma
+    without = {"posterior": "soft"} if own.rule == "ddim" else {"sigma": 1.0}  # what its rule does not look at
+    start = replace(own, spacing="uniform", views=1, **without)
     found: dict[int, list[TriedSampler]] = {}
-    done, most = 0, len(counts) * (len(ENDS) + len(LAST) + len(SIGMAS))  # some are tried already when their turn comes
+    # some are tried already when their turn comes
+    done, most = 0, len(counts) * (len(ENDS) + len(LAST) + len(RULES) + len(VIEWS))
     for count in counts:
         tried: dict[Sampler, TriedSampler] = {}
 
-        def best_with(samplers: list[Sampler], tried: dict[Sampler, TriedSampler] = tried) -> Sampler:
-            """The best of all so far, these among them."""
+        def best_with(
+            base: Sampler, changes: list[dict[str, Any]], tried: dict[Sampler, TriedSampler] = tried
+        ) -> Sampler:
+            """The best of all so far, `base` with each of these changes among them."""
             nonlocal done
-            for sampler in samplers:
+            for change in changes:
+                sampler = replace(base, **change)
                 done += 1
                 if sampler in tried:
                     continue
                 try:
                     segmenter.check_sampler(sampler)
-                except ValueError:  # a Gaussian kernel has one way to end and one kind of noise
+                except ValueError:  # a kernel refuses what it does not have: shared noise, DDPM's rule, a sigma
                     continue
                 tried[sampler] = _try(sampler, model, store, out, settings)
                 progress(done, most)
                 report(f"{_name(sampler)}: unbiased GED {tried[sampler].ged_unbiased:.4f}")
             return min(tried, key=lambda sampler: tried[sampler].ged_unbiased)
 
-        uniform = grid(segmenter.T, count, 1 / count)
-        best = best_with([Sampler(uniform, last_step=last_step, noise=noise) for last_step, noise in ENDS])
-        best = best_with([replace(best, steps=grid(segmenter.T, count, last)) for last in LAST])
-        best_with([replace(best, sigma=sigma) for sigma in SIGMAS])
+        best = best_with(replace(start, steps=grid(T, count, 1 / count)), ENDS)
+        best = best_with(best, [{"steps": grid(T, count, last)} for last in LAST])
+        best = best_with(best, RULES)
+        best_with(best, VIEWS)
         found[count] = sorted(tried.values(), key=lambda t: t.ged_unbiased)
     write_text(out / "search.md", markdown(found, settings.samples, settings.drawn))
     return found
@@ -98,20 +116,27 @@ def _try(sampler: Sampler, model: Model, store: Store, out: Path, settings: Eval
     return TriedSampler(sampler, *(figures[key]["value"] for key in keys))
 
 
+def _rule(sampler: Sampler) -> str:
+    return f"sigma {sampler.sigma:g}" if sampler.rule == "ddim" else f"ddpm {sampler.posterior}"
+
+
 def _cells(sampler: Sampler) -> list[str]:
     """What differs between the samplers of a search."""
     assert isinstance(sampler.steps, tuple)  # of `grid`
-    last = sampler.last_step, sampler.noise, f"{sampler.sigma:g}"
+    last = sampler.last_step, sampler.noise, _rule(sampler), str(sampler.views)
     return [str(sampler.count), str(sampler.steps[-1]), *last]
 
 
 def _name(sampler: Sampler) -> str:
-    return "{}-steps-to-{}-{}-{}-sigma-{}".format(*_cells(sampler))
+    """Of its folder."""
+    *first, rule, views = _cells(sampler)
+    name = "{}-steps-to-{}-{}-{}-".format(*first) + rule.replace(" ", "-")
+    return name if sampler.views == 1 else f"{name}-{views}-views"
 
 
 def markdown(found: dict[int, list[TriedSampler]], n: int, drawn: int) -> str:
     """Sets of n masks, out of as many samples as were drawn."""
-    header = ["steps", "the last from", "last step", "noise", "sigma"]
+    header = ["steps", "the last from", "last step", "noise", "rule", "views"]
     header += [f"GED {drawn}, unbiased", f"GED {n}", f"HM-IoU {n}", "seconds per image"]
     body = [
         [*_cells(t.sampler), *map(number, (t.ged_unbiased, t.ged, t.hm_iou, t.seconds))]

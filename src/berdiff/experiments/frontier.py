@@ -28,7 +28,7 @@ from berdiff.evaluation.compare import Evaluation, load
 from berdiff.evaluation.core import seen_by
 from berdiff.evaluation.evaluate import data_sha256
 from berdiff.evaluation.evaluation_folder import read_result
-from berdiff.evaluation.per_case import NO_DIRECTION, TIME, csv_text, higher_is_better, label
+from berdiff.evaluation.per_case import TIME, csv_text, direction, label
 from berdiff.experiments.point_labels import name_points
 from berdiff.experiments.side_by_side import rounds, see_every_mask
 from berdiff.experiments.tables.reuse import read_trained
@@ -74,7 +74,7 @@ class Frontier:
 
     def better(self, a: Point, b: Point) -> bool:
         """Whether a is at least as good and as cheap as b, and one of them strictly."""
-        gain = a.value - b.value if higher_is_better(self.metric) else b.value - a.value
+        gain = a.value - b.value if direction(self.metric) == "higher" else b.value - a.value
         return gain >= 0 and a.seconds <= b.seconds and (gain > 0 or a.seconds < b.seconds)
 
     def best(self) -> list[Point]:
@@ -138,7 +138,7 @@ def fresh_models(folders: Sequence[Path], store: Store, device: str) -> list[Mod
 def _figure(evaluation: Evaluation, metric: str) -> tuple[float, tuple[float, float] | None]:
     """(value, its interval)."""
     found: dict[str, dict[str, float | None]] = evaluation.result["metrics"]
-    known = [name for name in found if name not in NO_DIRECTION]
+    known = [name for name in found if direction(name)]
     expect(metric in known, "--metric", f"one of {', '.join(known)} of {evaluation.name}", metric)
     value, low, high = (found[metric][name] for name in ("value", "low", "high"))
     return present(value, evaluation.name, f"a value of {metric}"), None if low is None or high is None else (low, high)
@@ -228,11 +228,10 @@ def _plot(frontier: Frontier, path: Path) -> None:
     axes.step(
         *zip(*steps, strict=True), where="post", color="tab:blue", linestyle=":", label="none is cheaper and better"
     )
-    better = "higher" if higher_is_better(frontier.metric) else "lower"
     axes.set(
         xscale="log",
         xlabel=f"seconds for {frontier.masks} masks of one image",
-        ylabel=f"{label(frontier.metric)} ({better} is better)",
+        ylabel=f"{label(frontier.metric)} ({direction(frontier.metric)} is better)",
     )
     axes.margins(x=0.18)
     low, high = axes.get_xlim()

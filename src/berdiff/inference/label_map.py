@@ -1,6 +1,9 @@
 """Several targets in one array: 0 is the background, k + 1 the target k. Nested or exclusive targets fit in it."""
 
 import numpy as np
+import torch
+
+from berdiff import metrics
 
 
 def label_map(masks: np.ndarray) -> np.ndarray:
@@ -16,12 +19,7 @@ def label_map(masks: np.ndarray) -> np.ndarray:
 
 def likeliest(pool: np.ndarray) -> np.ndarray:
     """pool `(P, K, ...)` of exclusive targets -> `(K, ...)` uint8: in each pixel the class, of the background and the
-    K targets, that most samples have there.
-
-    Of equally many, a target goes before the background and an earlier target before a later one, so that with one
-    target it is what at least half of the samples mark.
+    K targets, that most samples have there (`metrics.likeliest`).
     """
-    counts = pool.sum(0, dtype=np.int32)
-    background = len(pool) - counts.sum(0)
-    found = np.where(counts.max(0) >= background, counts.argmax(0), -1)
-    return (found == np.arange(len(counts)).reshape(-1, *[1] * found.ndim)).astype(np.uint8)
+    counts = torch.from_numpy(pool.sum(0, dtype=np.int32))[None]
+    return metrics.likeliest(counts, len(pool))[0].numpy().astype(np.uint8)

@@ -13,6 +13,7 @@ from berdiff.inference.measurements import measure
 from berdiff.inference.opening import OpenedImage
 from berdiff.inference.region import Range
 from berdiff.inference.representatives import Representative, disagreement, representatives
+from berdiff.metrics import more_than
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -55,8 +56,8 @@ class Result(OpenedImage):
         return self.saliency * (1 - self.saliency)
 
     def mask(self, threshold: float = 0.5) -> np.ndarray:
-        """(K, [Z,] H, W) uint8: marked in at least this share of the samples."""
-        return (self.saliency >= np.float32(threshold)).astype(np.uint8)
+        """(K, [Z,] H, W) uint8: marked in more than this share of the samples."""
+        return more_than(self.saliency, threshold).astype(np.uint8)
 
     @property
     def one_map(self) -> bool:

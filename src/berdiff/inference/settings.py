@@ -45,11 +45,11 @@ class SegmentSettings(FromPool, schema.Settings):
     """`batch_size` and the order of images change nothing in the masks."""
 
     samples: Annotated[int, Ge(1)] = 16  # masks per image
-    seed: Annotated[int, Ge(0)] = (
-        0  # seed of the samples: a mask depends on it, the input's name, the slice and the sample's number only
-    )
+    seed: Annotated[int, Ge(0)] = 0
+    """seed of the samples: a mask depends on it, the input's name, the slice and the sample's number alone"""
     set: SetRule = "independent"
-    """independent samples; or spread evenly by area over a pool of samples; or chosen jointly to represent the pool"""
+    """independent: random samples; systematic: spread evenly by area over a pool of samples; representative: chosen
+    jointly to represent the pool"""
     pool: Annotated[int, Ge(1)] = 64
     """samples in the pool of such a set; probabilities, maps and measurements are of all of them.
     Memory: a byte per sample, target and pixel, in a volume those of all its slices; time grows alike"""
@@ -58,8 +58,8 @@ class SegmentSettings(FromPool, schema.Settings):
     window: Annotated[tuple[float, float] | None, arg(metavar="LOW HIGH")] = None
     """the values that become 0 and 1, such as Hounsfield units -1000 400; default: the model's own rule"""
     coherence: Annotated[float, Ge(0), arg(metavar="MM")] = COHERENCE
-    """how far apart two slices of a volume are when one sample's random numbers in them correlate by 1/e: a sample is
-    one opinion through the volume; 0: every slice by itself. A single slice is the same with any"""
+    """correlation length along z in mm: larger keeps a sample consistent from slice to slice, 0 samples every slice
+    independently"""
     overlap: Annotated[float, Ge(0), Lt(1)] = 0.25
     """share by which neighbouring tiles overlap, where an image is larger than the network"""
     batch_size: Annotated[int, Ge(1)] = 16  # images or slices sampled together

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BerDiff(DiffusionConfig):
-    """The defaults are the paper's."""
+    """The paper's method. Defaults shown are the recipe's; without a recipe they are the paper's."""
 
     method: ClassVar[str] = "berdiff"
     kinds: ClassVar[tuple[Kind, ...]] = ("independent", "nested", "exclusive")

@@ -5,8 +5,8 @@ Other packages join by the entry-point group `berdiff.methods`: name = "package.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, fields
-from itertools import combinations
+from contextlib import suppress
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from berdiff import schema
@@ -97,20 +97,37 @@ def from_plain(content: dict[str, Any], name: Callable[[str], str]) -> MethodCon
     return schema.parse(kind, settings, name)
 
 
-def adopt(kind: type[M], other: MethodConfig) -> M:
-    """Another method's configuration as a `kind`: settings of the same name are kept where the new method has them.
+# What a recipe of one method says to another, where both have it; all other settings are a method's own, such as beta,
+# which is of another size in each. Each group is taken as a whole, as far as the new method takes it: few steps of T go
+# with few steps of the sampler only.
+CARRIED = (
+    *(("T", "sampler"), ("T",), ("preset",), ("schedule",), ("time_sampling",), ("masks_per_image",), ("prediction",)),
+    *(("lambda_bce", "lambda_dice"), ("lambda_bce",), ("lambda_dice",), ("answer",), ("inner_weight",)),
+)
 
-    A value that the new method does not know, such as another method's prediction, gives way to the default. Checked
-    together, not one by one: a small T goes with few steps only.
-    """
-    values = kind.taken_from(other)
-    for count in range(len(values), 0, -1):
-        for names in combinations(values, count):
-            try:
-                return schema.check(kind(**{name: values[name] for name in names}), kind, str)
-            except (InputError, ValueError):
-                continue
-    return kind()
+
+def adopt(kind: type[M], other: MethodConfig) -> M:
+    """Another method's configuration as a `kind`: what is in `CARRIED` is kept where the new method takes the value,
+    all else is the new method's default. `dropped` names what is not kept."""
+    if type(other) is kind:
+        return other
+    values, kept = kind.taken_from(other), kind()
+    for group in CARRIED:
+        taken = replace(kept, **{name: values[name] for name in group if name in values})
+        with suppress(InputError):
+            kept = schema.check(taken, kind, str)
+    return kept
+
+
+def dropped(new: MethodConfig, other: MethodConfig) -> list[str]:
+    """The settings in which `other` is not its method's default, and which `new` has not taken from it."""
+    usual, names = type(other)(), []
+    for field in fields(other):
+        value = getattr(other, field.name)
+        same = _of_same_size(type(new), value) if field.name == "preset" and hasattr(new, "preset") else value
+        if value != getattr(usual, field.name) and getattr(new, field.name, None) != same:
+            names.append(field.name)
+    return names
 
 
 def _of_same_size(kind: type[MethodConfig], preset: str) -> str:

@@ -2,12 +2,24 @@
 
 from collections.abc import Mapping
 from dataclasses import make_dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, cast, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args, get_origin, get_type_hints
+
+import tyro
+from typing_extensions import Doc
 
 from berdiff.diffusion.sampler import Sampler
 from berdiff.errors import InputError
 
 _HINTS = {name: get_args(hint) for name, hint in get_type_hints(Sampler, include_extras=True).items()}  # (type, Doc)
+
+
+def _flag(kind: Any, doc: Doc) -> Any:
+    """Without None among the values to choose from: it is what the flag is where it is not given."""
+    metavar = {int: "INT", float: "FLOAT"}.get(kind, "N [T ...]")
+    if get_origin(kind) is Literal:
+        metavar = "{" + ",".join(map(str, get_args(kind))) + "}"
+    return tyro.conf.arg(help=doc.documentation, metavar=metavar, help_behavior_hint="(default: the model's own)")
+
 
 if TYPE_CHECKING:
     from berdiff.methods.base import Segmenter
@@ -17,7 +29,7 @@ if TYPE_CHECKING:
 else:
     SamplerOptions = make_dataclass(
         "SamplerOptions",
-        [(name, Annotated[kind | None, doc], None) for name, (kind, doc) in _HINTS.items()],
+        [(name, Annotated[kind | None, _flag(kind, doc)], None) for name, (kind, doc) in _HINTS.items()],
         frozen=True,
     )
     SamplerOptions.__module__ = __name__  # so that it can be sent to other processes

@@ -10,6 +10,7 @@ from torchmetrics.utilities import dim_zero_cat
 
 from berdiff.errors import InputError
 from berdiff.metrics import pairs, votes
+from berdiff.metrics.names import METRICS
 
 
 class PerCase(Metric):
@@ -60,18 +61,18 @@ class PerCase(Metric):
         return self.per_case().mean()
 
 
-def _of(name: str, function: Callable[..., Tensor], higher_is_better: bool) -> type[PerCase]:
+def _of(name: str, metric: str, function: Callable[..., Tensor]) -> type[PerCase]:
     """The class that gathers one of the plain functions, with its words."""
-    own = {"function": staticmethod(function), "higher_is_better": higher_is_better}
+    own = {"function": staticmethod(function), "higher_is_better": METRICS[metric].better == "higher"}
     return type(name, (PerCase,), {**own, "__doc__": function.__doc__, "__module__": __name__})
 
 
-GED = _of("GED", pairs.ged, higher_is_better=False)
-UnbiasedGED = _of("UnbiasedGED", pairs.ged_unbiased, higher_is_better=False)
-HMIoU = _of("HMIoU", pairs.hm_iou, higher_is_better=True)
-DMax = _of("DMax", pairs.d_max, higher_is_better=True)
-Dice = _of("Dice", votes.dice, higher_is_better=True)
-SoftDice = _of("SoftDice", votes.soft_dice, higher_is_better=True)
-ECE = _of("ECE", votes.ece, higher_is_better=False)
-Brier = _of("Brier", votes.brier, higher_is_better=False)
-NLL = _of("NLL", votes.nll, higher_is_better=False)
+GED = _of("GED", "ged", pairs.ged)
+UnbiasedGED = _of("UnbiasedGED", "ged", pairs.ged_unbiased)
+HMIoU = _of("HMIoU", "hm_iou", pairs.hm_iou)
+DMax = _of("DMax", "d_max", pairs.d_max)
+Dice = _of("Dice", "dice", votes.dice)
+SoftDice = _of("SoftDice", "soft_dice", votes.soft_dice)
+ECE = _of("ECE", "ece", votes.ece)
+Brier = _of("Brier", "brier", votes.brier)
+NLL = _of("NLL", "nll", votes.nll)

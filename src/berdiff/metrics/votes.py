@@ -3,11 +3,12 @@
 A pixel matters only by how many samples and how many raters mark it, so each case is first reduced to a small table of
 pixel counts, exact whole numbers, and every metric is a sum over that table.
 
-"More than" is the one rule for turning a mean into a mask, for samples and raters alike, as the public code of soft
-Dice does: at 0.5 it is the majority, and two raters of four are not one.
+`more_than` is the one rule for turning a mean into a mask, for samples and raters, for masks that are written and masks
+that are evaluated.
 """
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -19,6 +20,26 @@ from berdiff.metrics.inputs import binary, check
 SOFT_DICE_THRESHOLDS = (0.1, 0.3, 0.5, 0.7, 0.9)
 # A saliency of 0 or 1 would make one contrary pixel cost infinitely much.
 NLL_EPS = 1e-6
+Share = TypeVar("Share", np.ndarray, Tensor)
+
+
+def more_than(share: Share, level: float = 0.5) -> Share:
+    """Where more than `level` of the samples, or of the raters, mark a pixel, as the public code of soft Dice has it.
+
+    At 0.5 it is the majority: half of the samples are not one, nor are two raters of four.
+    """
+    return share > level
+
+
+def likeliest(marks: Tensor, n: int) -> Tensor:
+    """How many of n samples mark exclusive targets, `(B, K, ...)` -> where each target is the likeliest class `(B, K,
+    ...)` bool, of the background and the K targets.
+
+    Of equally many samples the background goes before a target, so that with one target it is the majority, and an
+    earlier target before a later one.
+    """
+    classes = torch.cat([n - marks.sum(1, keepdim=True), marks], 1).argmax(1, keepdim=True)  # the first of equals
+    return classes == torch.arange(1, marks.shape[1] + 1).reshape(1, -1, *[1] * (marks.ndim - 2))
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +80,7 @@ class Votes:
 
     def dice_counts(self, threshold: float = 0.5) -> Tensor:
         """Pixels `(B, K, 3)` in both, in the saliency above the threshold, in the rater mean above it."""
-        predicted, truth = self.saliency > threshold, self.rater_mean > threshold
+        predicted, truth = more_than(self.saliency, threshold), more_than(self.rater_mean, threshold)
         chosen = [predicted & truth, predicted, truth]
         return torch.stack([(self.pixels * cells).sum((-2, -1)) for cells in chosen], -1)
 
@@ -121,21 +142,16 @@ def dice_counts(samples: Tensor, masks: Tensor, raters: Tensor | None = None) ->
 
 def likeliest_counts(samples: Tensor, masks: Tensor, raters: Tensor | None = None) -> Tensor:
     """`dice_counts` of exclusive targets: pixels `(B, K, 3)` int64 that are in both, in the likeliest class of the
-    samples, in the raters' majority.
-
-    The classes are the background and the K targets. Of equally many samples the background goes before a target, so
-    what more than half of the samples mark is in it, and an earlier target before a later one.
+    samples (`likeliest`), in the raters' majority.
     """
     raters = check(samples, masks, raters)
     marks = torch.as_tensor(votes(samples, "samples").astype(np.int64))  # (B, K, H, W)
-    background = samples.shape[1] - marks.sum(1, keepdim=True)
-    if marks.numel() and int(background.min()) < 0:
+    if marks.numel() and int(marks.sum(1).max()) > samples.shape[1]:
         raise InputError("samples: expected exclusive targets, at most one per pixel, found samples with two")
     present = (torch.arange(masks.shape[1]) < raters[:, None]).to(masks.dtype)
     rated = torch.as_tensor(votes(masks.cpu() * present[:, :, None, None, None], "masks").astype(np.int64))
-    likeliest = torch.cat([background, marks], 1).argmax(1, keepdim=True) - 1
-    predicted = likeliest == torch.arange(marks.shape[1]).reshape(1, -1, 1, 1)
-    truth = 2 * rated > raters.reshape(-1, 1, 1, 1)
+    predicted = likeliest(marks, samples.shape[1])
+    truth = more_than(rated / raters.reshape(-1, 1, 1, 1))
     return torch.stack([of.sum((-2, -1)) for of in (predicted & truth, predicted, truth)], -1)
 
 

@@ -51,7 +51,7 @@ def _contours(source: DicomSource, representatives: Sequence[Representative]) ->
     contours, count = result.contours(LEVELS), len(result.targets)
     for k, (target, colour) in enumerate(zip(result.targets, target_colours(count), strict=True)):
         for level, mask, shade in zip(LEVELS, contours[:, k], level_colours(k, count), strict=True):
-            yield Segment(mask, target, f"{target}: in at least {percent(level)} of samples", shade)
+            yield Segment(mask, target, f"{target}: in more than {percent(level)} of samples", shade)
         for i, found in enumerate(representatives, 1):
             label = f"{target}: representative {i}, {percent(found.frequency)} of samples"
             yield Segment(found.mask[k], target, label, colour)

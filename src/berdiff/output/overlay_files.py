@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from berdiff.inference.result import Result
+from berdiff.metrics import more_than
 from berdiff.output.captions import notes_line
 from berdiff.output.colours import LEVELS, legend
 from berdiff.output.overlay import overlay
@@ -33,7 +34,7 @@ def overlay_files(result: Result) -> Files:
     image, on = result.image[channel], f", on channel {channel + 1}" if len(result.image) > 1 else ""
     if count > 1:
         majority = result.majority()
-        where = "it is the likeliest class" if result.kind == "exclusive" else "at least half of the samples mark it"
+        where = "it is the likeliest class" if result.kind == "exclusive" else "more than half of the samples mark it"
 
         def together(place: Place, name: str) -> Tile:
             tile = masks_tile(f"{name}: each target where {where}{on}", image[place], majority[:, *place], result.kind)
@@ -41,12 +42,12 @@ def overlay_files(result: Result) -> Files:
 
         yield from _slices(result, "overlay", majority.max(axis=0), together)
     for k, name in enumerate(by_target(result, "overlay")):
-        saliency, words = result.saliency[k], f"{result.targets[k]}, outlined where at least this share of the samples"
+        saliency, words = result.saliency[k], f"{result.targets[k]}, outlined where more than this share of the samples"
 
         def own(place: Place, name: str, k: int = k, saliency: np.ndarray = saliency, words: str = words) -> Tile:
             return contours_tile(f"{name}: {words} mark it{on}", image[place], saliency[place], k, count)
 
-        yield from _slices(result, name, saliency >= LEVELS[0], own)
+        yield from _slices(result, name, more_than(saliency, LEVELS[0]), own)
 
 
 def _slices(result: Result, name: str, marked: np.ndarray, tile: Callable[[Place, str], Tile]) -> Files:

@@ -14,6 +14,7 @@ from PIL import Image
 from berdiff.data.input_spec import Kind
 from berdiff.inference.label_map import label_map
 from berdiff.inference.representatives import Representative
+from berdiff.metrics import more_than
 from berdiff.output.captions import percent
 from berdiff.output.colours import (
     BOX_COLOUR,
@@ -87,9 +88,9 @@ def painted_tile(title: str, under: np.ndarray, masks: np.ndarray, kind: Kind) -
 
 
 def contours_tile(title: str, under: np.ndarray, saliency: np.ndarray, target: int, count: int) -> Tile:
-    """Where the saliency `(H, W)` of one of `count` targets reaches each level, over an image."""
+    """Where the saliency `(H, W)` of one of `count` targets is above each level, over an image."""
     colours = level_colours(target, count)
-    outlines = [(saliency >= np.float32(level), colour) for level, colour in zip(LEVELS, colours, strict=True)]
+    outlines = [(more_than(saliency, level), colour) for level, colour in zip(LEVELS, colours, strict=True)]
     key = [(percent(level), colour) for level, colour in zip(LEVELS, colours, strict=True)]
     return Tile(title, under, outlines=outlines, key=key)
 

@@ -9,7 +9,7 @@ from typing import Any
 from berdiff import schema
 from berdiff.evaluation.bootstrap import Figure
 from berdiff.evaluation.layout import interval, number, pipes
-from berdiff.evaluation.per_case import csv_text, higher_is_better, label
+from berdiff.evaluation.per_case import csv_text, direction, label
 from berdiff.files import whole_file, write_text
 from berdiff.text_tables import TextTable
 
@@ -131,4 +131,4 @@ def _with_interval(figure: Figure | None) -> str:
 
 
 def _arrow(metric: str) -> str:
-    return "(higher is better)" if higher_is_better(metric) else "(lower is better)"
+    return f"({direction(metric)} is better)"

@@ -70,10 +70,10 @@ window.berdiff = {};
       });
     }
 
-    // where at least this share of the samples mark target k
+    // where more than this share of the samples mark target k
     levelMask(k, level) {
-      const least = Math.max(1, level * this.json.saliency.of - 1e-9);
-      return this.remembered(`level/${k}/${level}`, () => Uint8Array.from(this.counts[k], (count) => (count >= least ? 1 : 0)));
+      const most = level * this.json.saliency.of + 1e-9;
+      return this.remembered(`level/${k}/${level}`, () => Uint8Array.from(this.counts[k], (count) => (count > most ? 1 : 0)));
     }
 
     // of many masks the last ones: memory is bounded

@@ -73,7 +73,7 @@
         json.levels.forEach((level, i) => {
           const mask = picture.levelMask(k, level);
           const colour = picture.targets[k].levels[i];
-          layers.push({ key: `level/${k}/${i}`, mask, box, colour, width: 1.6, words: `at least ${100 * level} % of the samples` });
+          layers.push({ key: `level/${k}/${i}`, mask, box, colour, width: 1.6, words: `more than ${100 * level} % of the samples` });
         });
       }
     }

@@ -91,8 +91,8 @@
     const all = B.state.target === B.ALL;
     const rows = all
       ? json.targets.map((target) => [target.colour, target.name])
-      : json.levels.map((level, i) => [json.targets[B.state.target].levels[i], `at least ${percent(level)}`]);
-    $("level-words").textContent = !all ? "" : json.kind === "exclusive" ? "each where it is the likeliest class" : "each where at least half of the samples mark it";
+      : json.levels.map((level, i) => [json.targets[B.state.target].levels[i], `more than ${percent(level)}`]);
+    $("level-words").textContent = !all ? "" : json.kind === "exclusive" ? "each where it is the likeliest class" : "each where more than half of the samples mark it";
     $("levels").replaceChildren(...rows.map(([colour, words]) => element("li", {}, swatch(colour), words)));
   }
 
