@@ -12,9 +12,11 @@ from berdiff.inference.result import Result
 from berdiff.output.nifti import nifti_bytes
 
 
-def upright_place(ijk: Sequence[float], geometry: Geometry, shape: tuple[int, ...]) -> list[int]:
+def upright_place(
+    ijk: Sequence[float], geometry: Geometry, shape: tuple[int, ...], what: str = "foreground"
+) -> list[int]:
     """([z,] y, x) in an upright array of `shape` of the voxel (i, j[, k]) of the NIfTI file on the image's own grid."""
-    expect(len(ijk) in (2, 3), "foreground", "points of three numbers (i, j, k)", len(ijk))
+    expect(len(ijk) in (2, 3), what, "points of three numbers (i, j, k)", len(ijk))
     i, j, k = (*(round(value) for value in ijk), 0)[:3]
     if len(shape) == 2:
         # a plane that was stored as NIfTI has its rows first; of all other planes, i counts columns
@@ -25,7 +27,7 @@ def upright_place(ijk: Sequence[float], geometry: Geometry, shape: tuple[int, ..
         x, y, z, _ = inv_ornt_aff(geometry.back, shape[::-1]) @ (i, j, k, 1)
         place = [round(z), round(y), round(x)]
     inside = all(0 <= at < length for at, length in zip(place, shape, strict=True))
-    expect(inside, "foreground", "a voxel (i, j, k) inside the image", f"({i}, {j}, {k})")
+    expect(inside, what, "a voxel (i, j, k) inside the image", f"({i}, {j}, {k})")
     return place
 
 
