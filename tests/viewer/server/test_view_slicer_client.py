@@ -15,18 +15,19 @@ from pathlib import Path
 import nibabel
 import numpy as np
 import pytest
-from view_server import POINT, listening, segmented, serving, volume
+from test_view_corrections import save
+from view_server import POINT, item_named, listening, picture, segmented, serving, volume
 
 from berdiff.methods import folder
 from berdiff.viewer.server import log
-from fakes import Blur, make_spec
+from fakes import Blur, make_spec, make_store
 
 WHEEL = "monailabel-0.8.5-202411252313-py3-none-any.whl"
 SHA256 = "0c2c9bd72c8f9862c0c182d14e7f2637c53ccd616f9ffa584f619b1040f1fc6b"
 CLIENT = "plugins/slicer/MONAILabel/MONAILabelLib/client.py"
 AFFINE = np.diag([2.0, 2, 3, 1])
-I, J, K = POINT.tolist()
-INNER, EDGE, RARE = [I, J, K], [I + 2, J, K], [I - 2, J, K]  # marked by all, by about half, by few samples
+X, Y, K = POINT.tolist()
+INNER, EDGE, RARE = [X, Y, K], [X + 2, Y, K], [X - 2, Y, K]  # marked by all, by about half, by few samples
 LABEL_INFO = {"label_info": [{"name": "nodule", "idx": 1}]}
 
 
@@ -88,7 +89,7 @@ def scan(path, shape=(40, 50, 12)):
 
 def label_map(path, value=1, second=0):
     labels = np.zeros((40, 50, 12), np.uint8)
-    labels[I - 1 : I + 2, J - 1 : J + 2, K] = value
+    labels[X - 1 : X + 2, Y - 1 : Y + 2, K] = value
     labels[:3, :3, :] = second
     content = gzip.compress(nibabel.Nifti1Image(labels, AFFINE).to_bytes())
     Path(path).write_bytes(content)
@@ -125,8 +126,8 @@ def test_points_choose_among_the_samples(slicer, library, tmp_path):
     session = slicer.create_session(scan(tmp_path / "tmpabc.nii.gz"))
     id = session["session_id"]
     assert slicer.get_session(id)["name"] == id
-    one, facts = click(slicer, id, [INNER])
-    assert "points" not in facts
+    one, one_facts = click(slicer, id, [INNER])
+    assert "points" not in one_facts
     samples = np.stack([click(slicer, id, [INNER], what=f"sample {n}")[0] for n in range(1, 17)])
     np.testing.assert_array_equal(one, samples.mean(0) >= 0.5)
     for foreground, background in (
@@ -143,9 +144,16 @@ def test_points_choose_among_the_samples(slicer, library, tmp_path):
         assert (facts["points"]["agree"], facts["points"]["samples"]) == (keep.sum(), 16)
         assert ("warning" in facts["points"]) == (keep.sum() < 3)
         assert facts["label_names"] == {"nodule": 1}
+        np.testing.assert_array_equal(click(slicer, id, foreground, background, what="sample 1")[0], samples[keep][0])
+        assert sum(share["frequency"] for share in facts["representatives"]) == 1
+        assert max(share["sample"] for share in facts["representatives"]) <= keep.sum()
+        assert (
+            facts["measurements"] == one_facts["measurements"]
+        )  # of all samples: points do not change how likely it is
+        assert facts["points"]["measurements"]["nodule"]["finding_probability"] == 1
     assert mask[tuple(EDGE)] == 1  # brighter than RARE, so marked wherever that is
-    outside = [I, J + 6, K]
-    for foreground, background in ([[INNER, outside], []], [[INNER], [INNER]], [[INNER, [I, J, K + 1]], []]):
+    outside = [X, Y + 6, K]
+    for foreground, background in ([[INNER, outside], []], [[INNER], [INNER]], [[INNER, [X, Y, K + 1]], []]):
         status, detail = refused(library, click, slicer, id, foreground, background)
         assert (status, detail.split(":")[0]) == (400, "foreground, background")
     assert refused(library, click, slicer, id, [], [EDGE])[1].startswith("foreground: expected a point")
@@ -246,12 +254,57 @@ def test_the_next_image(slicer, library, client, server, files, tmp_path):
     assert refused(library, slicer.next_sample, "best", {})[0] == 404
 
 
-def test_nothing_is_left_to_label(slicer, tmp_path):
-    empty = nibabel.Nifti1Image(np.zeros((48, 40), np.uint8).T, np.eye(4))
-    nibabel.save(empty, tmp_path / "p.nii.gz")
-    slicer.save_label("scan", label_map(tmp_path / "l.nii.gz")[0], params=dict(LABEL_INFO))
-    slicer.upload_image(scan(tmp_path / "own.nii.gz"), "own")
-    assert slicer.next_sample("first", {})["id"] == "s0"
+@pytest.fixture
+def kinds(tmp_path):
+    """A picture, a stack and a store's case: nothing of these has a place in space."""
+    (tmp_path / "kinds").mkdir()
+    (tmp_path / "kinds" / "picture.png").write_bytes(picture())
+    np.save(tmp_path / "kinds" / "stack.npy", np.random.default_rng(0).random((3, 20, 24), np.float32))
+    nibabel.save(nibabel.Nifti1Image(np.eye(20, 24, dtype=np.float32), AFFINE), tmp_path / "kinds" / "plane.nii")
+    scan(tmp_path / "kinds" / "scan.nii.gz")
+    return [tmp_path / "kinds", make_store(tmp_path)]
+
+
+def test_a_mask_of_every_kind_of_image_until_all_have_one(library, model, kinds, tmp_path):
+    """What 3D Slicer downloads it saves a mask of, on the grid of the download."""
+    with serving(model, kinds, corrections=tmp_path / "c") as (client, service):
+        service.shared = dict(list(service.shared.items())[:6])
+        with listening(client.app) as url:
+            slicer, done = library.MONAILabelClient(url, str(tmp_path), "anna"), set()
+            while sample := slicer.next_sample("first", {}):
+                id = sample["id"]
+                image = client.get("/datastore/image", params={"image": id}).content
+                image = nibabel.Nifti1Image.from_bytes(gzip.decompress(image))
+                labels = np.zeros(image.shape, np.uint8)
+                labels[2:5, 3:11] = 1
+                nibabel.save(nibabel.Nifti1Image(labels, image.affine), tmp_path / "mask.nii.gz")
+                slicer.save_label(id, str(tmp_path / "mask.nii.gz"), params=dict(LABEL_INFO))
+                found = nibabel.load(slicer.download_label(id, "final"))
+                np.testing.assert_array_equal(found.dataobj, labels)
+                np.testing.assert_allclose(found.affine, image.affine)
+                moved = image.affine + np.diag([0.5, 0, 0, 0])
+                nibabel.save(nibabel.Nifti1Image(labels, moved), tmp_path / "moved.nii.gz")
+                assert refused(library, slicer.save_label, id, str(tmp_path / "moved.nii.gz"))[0] == 400
+                done.add(service.shared[id].name.split("/")[0])
+            assert done == {"picture", "stack", "plane", "scan", "test"}
+            assert slicer.info()["datastore"]["completed"] == 6
+
+
+def test_masks_of_the_page_are_labels_too(slicer, client, library, tmp_path):
+    item = item_named(client, "picture")["id"]
+    mask = np.zeros((40, 48), np.uint8)
+    mask[3:9, 5:7] = 1
+    save(client, item, "Ben", mask, target="b")
+    save(client, item, "Ben", 1 - mask, target="a")
+    assert slicer.info()["datastore"] == {"total": 2, "completed": 1, "label_tags": {"final": 1}}
+    info = slicer.datastore()["objects"][item]["labels"]["final"]["info"]
+    assert (info["client_id"], info["params"]["label_names"]) == ("Ben", {"b": 1, "a": 2})
+    found = np.asarray(nibabel.load(slicer.download_label(item, "final")).dataobj)
+    np.testing.assert_array_equal(found[..., 0].T, np.where(mask, 1, 2))
+    assert slicer.next_sample("first", {})["id"] == item  # of this client there is none
+    (tmp_path / "corrections" / "notes" / "x" / "y").mkdir(parents=True)
+    (tmp_path / "corrections" / "notes" / "x" / "y" / "z.json").write_text("{")
+    assert slicer.info()["datastore"]["completed"] == 1
 
 
 def test_what_is_not_offered_is_said(slicer, library, tmp_path):

@@ -49,8 +49,9 @@ def create_app(service: Service, access: Access) -> Guard:
 
 
 def _answer(request: Request, status: int, sentence: str, retry: int = 0) -> JSONResponse:
-    # MONAI Label's clients read `detail`
-    content = {"error": sentence} if request.url.path.startswith("/api/") else {"error": sentence, "detail": sentence}
+    content = {"error": sentence}
+    if request.url.path.split("/")[1] in monai.NOT_OFFERED:  # what MONAI Label's clients look for
+        content["detail"] = sentence
     return JSONResponse(content, status, {"Retry-After": str(retry)} if retry else None)
 
 

@@ -230,9 +230,8 @@ async def _infer(
     def answered() -> Response:
         targets = whole.result.targets
         only = targets.index(params.label) if params.label in targets else None  # one segment, one target
-        done, facts = whole, _facts(whole, params.what)
-        if len(marked) + len(free) > 1:
-            done, facts["points"] = _agreeing(whole, marked, free, only)
+        done, more = _agreeing(whole, marked, free, only) if len(marked) + len(free) > 1 else (whole, {})
+        facts = {**_facts(done, params.what), "measurements": whole.result.measurements(), **more}
         what, number = params.choice()
         masks = done.mask(what, number)
         if only is not None:
@@ -258,7 +257,7 @@ def _facts(done: Any, what: str) -> dict[str, Any]:
     targets = done.result.targets
     shares = [{"frequency": one.frequency, "sample": one.index + 1} for one in done.representatives]
     names = {target: k for k, target in enumerate(targets, 1)}
-    return {"label_names": names, "what": what, "measurements": done.result.measurements(), "representatives": shares}
+    return {"label_names": names, "what": what, "representatives": shares}
 
 
 def _agreeing(
@@ -278,7 +277,7 @@ def _agreeing(
     facts: dict[str, Any] = {"agree": agree, "samples": samples, "measurements": chosen.result.measurements()}
     if agree < FEW:
         facts["warning"] = f"only {agree} of {samples} samples agree with the points"
-    return chosen, facts
+    return chosen, {"points": facts}
 
 
 @router.post("/infer", include_in_schema=False)

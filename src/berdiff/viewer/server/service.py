@@ -19,11 +19,12 @@ import numpy as np
 
 from berdiff import __version__
 from berdiff.data.describe import by, expect
-from berdiff.data.reading import Geometry, ImageFile, read_labels
+from berdiff.data.reading import Geometry, ImageFile
 from berdiff.errors import InputError
 from berdiff.files import lock
 from berdiff.viewer.server import pages
 from berdiff.viewer.server.corrections import Corrections, safe_name
+from berdiff.viewer.server.grid import labels_from_grid
 from berdiff.viewer.server.images import Images
 from berdiff.viewer.server.items import Item, uploaded_items
 from berdiff.viewer.server.jobs import Job, JobQueue
@@ -235,7 +236,7 @@ class Service:
         """A label map that a client sends as a file, on the grid of the item: each value is a target's mask."""
         (label,) = self.upload(session, [(name, content)])
         file = self.values(item)
-        labels = read_labels(label.paths[0], file)
+        labels = labels_from_grid(label.paths[0], file)
         shape = file.values.shape[2:] if file.planar else file.values.shape[1:]
         found = {int(value) for value in np.unique(labels)} - {0}
         expect(found <= set(names), "label", f"the values {', '.join(map(str, sorted(names)))}", sorted(found))

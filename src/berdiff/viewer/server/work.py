@@ -67,12 +67,10 @@ class Segmented:
 
     def marked_at(self, place: Sequence[int]) -> np.ndarray:
         """(P, K) bool: which samples mark which targets at ([z,] y, x) of the whole image."""
-        pool = self.result.pool
-        if self.z is None:
-            return pool[(..., *place)] > 0
-        z, *within = place
-        inside = self.z <= z < self.z + pool.shape[2]
-        return pool[(..., z - self.z, *within)] > 0 if inside else np.zeros(pool.shape[:2], bool)
+        pool, first = self.result.pool, self.z or 0
+        slices, plane = [z - first for z in place[:-2]], place[-2:]
+        segmented = all(0 <= z < pool.shape[2] for z in slices)
+        return pool[(..., *slices, *plane)] > 0 if segmented else np.zeros(pool.shape[:2], bool)
 
     def only(self, keep: np.ndarray) -> "Segmented":
         """With those samples of the pool alone for which `keep` (P,) is true."""
