@@ -93,6 +93,8 @@ def test_items_of_stores_folders_and_results(model, tmp_path):
             ("store.zarr", "test/1", "image", [16, 16], False),
         ]
         assert str(tmp_path) not in client.get("/api/state").text
+        known = [service.shared[item["id"]].disagreement for item in items]
+        assert known == [0, 0, None, None, None, None, None]  # of the saved samples, which are all the same
         document = client.get(f"/api/items/{items[0]['id']}/document").json()
         assert (document["region"], document["masks"]["count"]) == ([[4, 20], [22, 38]], 3)
         saved = service.shared[items[0]["id"]].saved

@@ -65,7 +65,7 @@ def test_a_client_learns_what_there_is(client):
 def test_a_click_in_slicer_is_marked_where_it_was(client, affine):
     """The point is a voxel (i, j, k) of the file. It is bright; what is bright around it is marked, in its slice."""
     id = new_session(client, "scan.nii.gz", volume(affine, (40, 50, 20)))
-    params, name, content = parsed(infer(client, {"foreground": [[1, 1, 1], POINT.tolist()]}, session_id=id, image="x"))
+    params, name, content = parsed(infer(client, {"foreground": [POINT.tolist()]}, session_id=id, image="x"))
     assert name == "label.nii.gz"
     assert params["label_names"] == {"nodule": 1}
     assert params["measurements"]["nodule"]["finding_probability"] == 1

@@ -40,6 +40,7 @@ def create_app(service: Service, access: Access) -> Guard:
     app.include_router(api.router)
     app.include_router(monai.router)
     app.include_router(monai_datastore.router)
+    monai.add_not_offered(app)
     app.add_exception_handler(Refused, _refused)
     app.add_exception_handler(RequestValidationError, _not_valid)
     app.add_exception_handler(HTTPException, _http)
@@ -47,24 +48,27 @@ def create_app(service: Service, access: Access) -> Guard:
     return Guard(app, access, service.limits, lambda headers: known_session(headers, service) is not None)
 
 
-def _answer(status: int, sentence: str, retry: int = 0) -> JSONResponse:
-    return JSONResponse({"error": sentence}, status, {"Retry-After": str(retry)} if retry else None)
+def _answer(request: Request, status: int, sentence: str, retry: int = 0) -> JSONResponse:
+    content = {"error": sentence}
+    if request.url.path.split("/")[1] in monai.NOT_OFFERED:  # what MONAI Label's clients look for
+        content["detail"] = sentence
+    return JSONResponse(content, status, {"Retry-After": str(retry)} if retry else None)
 
 
 async def _refused(request: Request, error: Any) -> JSONResponse:
-    return _answer(error.status, str(error), error.retry)
+    return _answer(request, error.status, str(error), error.retry)
 
 
 async def _not_valid(request: Request, error: Any) -> JSONResponse:
     fault = error.errors()[0]
     place = ".".join(map(str, fault["loc"][1:])) or "request"  # the first part says body, query or path
     expected = str(fault["msg"]).removeprefix("Input should be ")
-    return _answer(422, f"{place}: expected {expected}, found something else"[:MOST_CHARACTERS])
+    return _answer(request, 422, f"{place}: expected {expected}, found something else"[:MOST_CHARACTERS])
 
 
 async def _http(request: Request, error: Any) -> JSONResponse:
-    return _answer(error.status_code, f"request: {error.detail}"[:MOST_CHARACTERS])
+    return _answer(request, error.status_code, f"request: {error.detail}"[:MOST_CHARACTERS])
 
 
 async def _unexpected(request: Request, error: Exception) -> JSONResponse:
-    return _answer(500, UNEXPECTED)
+    return _answer(request, 500, UNEXPECTED)

@@ -9,9 +9,12 @@ A case is called by its image's name and a part of the checksum of its values: t
 
 import hashlib
 import io
+import json
 import re
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -27,6 +30,18 @@ from berdiff.viewer.server.grid import on_grid
 from berdiff.viewer.server.items import Item
 
 Note = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What one rater saved of one image."""
+
+    rater: str
+    case: str
+    tag: str  # that the client gave it
+    when: float
+    masks: dict[str, Path]  # by target
+    values: dict[str, int]  # of each target in a label map
 
 
 class Corrections:
@@ -67,6 +82,29 @@ class Corrections:
         name, case = safe_name(rater, "name"), case_name(item, file)
         notes = {target: self.folder / f"notes/{name}/{safe_name(target, 'target')}/{case}.json" for target in targets}
         return [target for target, path in notes.items() if not path.exists()]
+
+    def saved(self) -> dict[str, list[Saved]]:
+        """By the image's name, what raters saved of it, the last saved at the end."""
+        notes: list[tuple[float, Path, Path, dict[str, Any]]] = []
+        for path in self.folder.glob("notes/*/*/*.json"):
+            masks = (self.folder / "masks" / path.parent.relative_to(self.folder / "notes")).glob(f"{path.stem}.*")
+            with suppress(OSError, ValueError):  # not ours, or just being replaced
+                note = json.loads(path.read_text("utf-8"))
+                notes += [(path.stat().st_mtime, path, mask, note) for mask in masks if isinstance(note, dict)]
+        found: dict[tuple[str, ...], Saved] = {}
+        for when, path, mask, note in sorted(notes, key=lambda one: one[0]):
+            image, rater, tag = (str(note.get(name, "")) for name in ("image", "rater", "tag"))
+            before = found.pop((image, rater, path.stem), None)
+            target, taken = path.parent.name, before.values if before else {}
+            given = note.get("label_names", {}).get(target, 0)  # the client's own value, where it is still free
+            value = max(taken.values(), default=0) + 1 if given < 1 or given in taken.values() else given
+            values = {**taken, target: taken.get(target, value)}
+            places = {**(before.masks if before else {}), target: mask}
+            found[image, rater, path.stem] = Saved(rater, path.stem, tag, when, places, values)
+        by_image: dict[str, list[Saved]] = {}
+        for (image, *_), one in found.items():
+            by_image.setdefault(image, []).append(one)
+        return by_image
 
 
 def safe_name(text: str, what: str) -> str:

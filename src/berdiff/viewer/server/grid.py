@@ -1,20 +1,26 @@
 """Between an image's upright array and the voxels (i, j, k) that other programs count: those of its NIfTI file."""
 
+import gzip
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
+import nibabel
 import numpy as np
 from nibabel.orientations import inv_ornt_aff
 
-from berdiff.data.describe import expect
-from berdiff.data.reading import Geometry, ImageFile
+from berdiff.data.describe import decoding, expect
+from berdiff.data.reading import Geometry, ImageFile, read_labels
 from berdiff.inference.opening import OpenedImage
 from berdiff.inference.result import Result
 from berdiff.output.nifti import nifti_bytes
 
 
-def upright_place(ijk: Sequence[float], geometry: Geometry, shape: tuple[int, ...]) -> list[int]:
+def upright_place(
+    ijk: Sequence[float], geometry: Geometry, shape: tuple[int, ...], what: str = "foreground"
+) -> list[int]:
     """([z,] y, x) in an upright array of `shape` of the voxel (i, j[, k]) of the NIfTI file on the image's own grid."""
-    expect(len(ijk) in (2, 3), "foreground", "points of three numbers (i, j, k)", len(ijk))
+    expect(len(ijk) in (2, 3), what, "points of three numbers (i, j, k)", len(ijk))
     i, j, k = (*(round(value) for value in ijk), 0)[:3]
     if len(shape) == 2:
         # a plane that was stored as NIfTI has its rows first; of all other planes, i counts columns
@@ -25,7 +31,7 @@ def upright_place(ijk: Sequence[float], geometry: Geometry, shape: tuple[int, ..
         x, y, z, _ = inv_ornt_aff(geometry.back, shape[::-1]) @ (i, j, k, 1)
         place = [round(z), round(y), round(x)]
     inside = all(0 <= at < length for at, length in zip(place, shape, strict=True))
-    expect(inside, "foreground", "a voxel (i, j, k) inside the image", f"({i}, {j}, {k})")
+    expect(inside, what, "a voxel (i, j, k) inside the image", f"({i}, {j}, {k})")
     return place
 
 
@@ -34,3 +40,19 @@ def on_grid(image: OpenedImage | ImageFile, array: np.ndarray, name: str = "imag
     pool = np.broadcast_to(np.uint8(0), (1, 1, *array.shape))  # stands for the shape, and takes no memory
     known = {"name": name, "image": pool[0], "spacing": image.spacing, "geometry": image.geometry}
     return nifti_bytes(Result(**known, pool=pool, targets=("mask",)), array)
+
+
+def labels_from_grid(path: Path, image: ImageFile) -> np.ndarray:
+    """(Z, H, W): the way back, for a label map that a client drew on what `on_grid` gave it of the image."""
+    if image.volume is not None:
+        return read_labels(path, image)
+    index = np.arange(image.values[0].size, dtype=np.int32).reshape(image.values.shape[2 if image.planar else 1 :])
+    grid = nibabel.Nifti1Image.from_bytes(gzip.decompress(on_grid(image, index)))
+    with decoding(path, "a whole label map", "a damaged one"):
+        found: Any = nibabel.load(path)
+        labels = np.asarray(found.dataobj)
+    placed = labels.size == index.size and np.allclose(found.affine, np.asarray(grid.affine), atol=1e-3)
+    expect(placed, path, "a label map on the grid of the image that the server gave", "another grid")
+    upright = np.zeros(index.size, labels.dtype)
+    upright[np.asarray(grid.dataobj).ravel("F").astype(np.int64)] = labels.ravel("F")
+    return upright.reshape(image.values.shape[1:])

@@ -32,6 +32,7 @@ class Item:
     channels: int | None = None
     saved: SavedResult | None = None  # where it is a result
     series: str = field(default="", repr=False)  # the DICOM series, by which other programs name it
+    disagreement: float | None = None  # of the samples last drawn of it, or saved with it (0 to 1)
 
     @property
     def name(self) -> str:
@@ -55,8 +56,8 @@ def item_of(one: Input, id: str, group: str, own: bool = False, saved: SavedResu
     """With what its header says, if it says it cheaply."""
     if one.store is not None:
         shape, channels = one.store.size, len(one.store.channels)
-        return Item(id, one, "store", group, own, shape, channels, saved)
-    item = Item(id, one, "png", group, own, saved=saved)
+        return Item(id, one, "store", group, own, shape, channels, saved, disagreement=saved and saved.disagreement)
+    item = Item(id, one, "png", group, own, saved=saved, disagreement=saved and saved.disagreement)
     if one.error:
         return item
     first = one.paths[0]

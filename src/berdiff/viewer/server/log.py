@@ -3,15 +3,28 @@
 import logging
 import sys
 import traceback
+from collections import deque
 from pathlib import Path
 
 logger = logging.getLogger("berdiff.view")
+_recent: deque[str] = deque(maxlen=1000)
+
+
+class _Keep(logging.Handler):
+    """For those who ask the server for its log."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        _recent.append(self.format(record))
+
+
+def recent(lines: int) -> list[str]:
+    return list(_recent)[-lines:] if lines else []
 
 
 def set_up(level: int = logging.INFO) -> None:
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
-    logger.handlers[:] = [handler]
+    logger.handlers[:] = [logging.StreamHandler(sys.stderr), _Keep()]
+    for handler in logger.handlers:
+        handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
     logger.propagate = False
     logger.setLevel(level)
 

@@ -7,28 +7,65 @@ import asyncio
 import json
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Query, Request
-from fastapi.responses import Response
+import numpy as np
+from fastapi import APIRouter, Depends, FastAPI, Query, Request
+from fastapi.responses import PlainTextResponse, Response
+from pydantic import Field
 from starlette.datastructures import FormData, UploadFile
 
 from berdiff import __version__
 from berdiff.errors import InputError
 from berdiff.inference.label_map import label_map
+from berdiff.inference.settings import SetRule
 from berdiff.viewer.server.api import FORM, REFUSALS
 from berdiff.viewer.server.context import Context, context
 from berdiff.viewer.server.grid import on_grid, upright_place
 from berdiff.viewer.server.items import Item
-from berdiff.viewer.server.monai_common import datastore_status, parsed_params, shared_item
-from berdiff.viewer.server.monai_params import InferParams, infer_form
+from berdiff.viewer.server.log import recent
+from berdiff.viewer.server.monai_datastore import (
+    STRATEGIES,
+    Params,
+    base_name,
+    datastore_status,
+    not_offered,
+    params_form,
+    parsed_params,
+    shared_item,
+)
 from berdiff.viewer.server.refusal import Refused, not_found
-from berdiff.viewer.server.schemas import JobRequest
+from berdiff.viewer.server.schemas import LIMITS, JobRequest
 from berdiff.viewer.server.sessions import Session
 from berdiff.viewer.server.wire import multipart, nrrd
+from berdiff.viewer.server.work import Segmented
 
 router = APIRouter(responses=REFUSALS, tags=["MONAI Label"])
 On = Annotated[Context, Depends(context)]
 Short = Annotated[str, Query(max_length=200)]
 LOOK = 0.02  # seconds between two looks at a job
+FEW = 3  # of fewer samples the majority says little
+Number = Annotated[float, Field(ge=-(2**20), le=2**20, allow_inf_nan=False)]
+Points = Annotated[list[Annotated[list[Number], Field(min_length=2, max_length=4)]], Field(max_length=1000)]
+
+
+class InferParams(Params):
+    """`what`: majority, representative N or sample N, which count from 1. The first foreground point is the centre."""
+
+    foreground: Points = Field([])
+    background: Points = Field([])
+    label: Annotated[str, Field(max_length=200)] | None = None  # the segment that the client fills
+    roi: Annotated[list[Any], Field(max_length=64)] | None = None
+    what: Annotated[str, Field(pattern=r"^(majority|(representative|sample)( [0-9]{1,3})?)$")] = "majority"
+    samples: Annotated[int, Field(ge=1, le=LIMITS.samples)] = 16
+    steps: Annotated[int, Field(ge=1, le=LIMITS.steps)] | None = None
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    set: SetRule = "independent"
+    result_extension: Annotated[str, Field(max_length=16)] = ".nii.gz"
+    result_dtype: Literal["uint8", "uint16"] | Annotated[str, Field(max_length=16)] = "uint8"
+    result_compress: bool = True
+
+    def choice(self) -> tuple[str, int]:
+        what, _, number = self.what.partition(" ")
+        return what, int(number or 1)
 
 
 @router.get("/info", include_in_schema=False)
@@ -37,8 +74,11 @@ async def info(on: On) -> dict[str, Any]:
     models = {entry.name: _model(entry) for entry in on.service.models}
     labels = list(dict.fromkeys(target for entry in on.service.models for target in entry.spec.targets))
     described = {"name": "berdiff", "description": "Plausible masks around a click. For research.", "labels": labels}
-    unused: dict[str, Any] = {"trainers": {}, "strategies": {}, "scoring": {}, "train_stats": {}}
-    return {**described, "version": __version__, "models": models, **unused, "datastore": datastore_status(on)}
+    strategies = {name: {"description": about, "config": {}} for name, about in STRATEGIES.items()}
+    strategies["random"]["config"] = {"seed": 0}
+    unused: dict[str, Any] = {"trainers": {}, "scoring": {}, "train_stats": {}}
+    known = {"models": models, "strategies": strategies, **unused}
+    return {**described, "version": __version__, **known, "datastore": await on.heavy(lambda: datastore_status(on))}
 
 
 def _model(entry: Any) -> dict[str, Any]:
@@ -57,6 +97,16 @@ def _model(entry: Any) -> dict[str, Any]:
 @router.get("/auth/", summary="No user has to log in: the address has the token, where there is one")
 async def auth() -> dict[str, Any]:
     return {"enabled": False, "client_id": "", "realm": ""}
+
+
+@router.post("/auth/token", include_in_schema=False)
+async def auth_token() -> dict[str, Any]:
+    return {"access_token": None, "token_type": None}
+
+
+@router.get("/auth/token/valid", include_in_schema=False)
+async def auth_valid() -> dict[str, Any]:
+    return {}
 
 
 # --- sessions: an image that the client uploads once and clicks into often -------------------------------------------
@@ -104,7 +154,7 @@ def _own(on: Context, id: str) -> Session:
 async def _uploaded(on: Context, one: Session, form: FormData) -> Item:
     """The one image that the files of a form are: a volume in one file, or the slices of a series."""
     parts = [part for _, part in form.multi_items() if isinstance(part, UploadFile)]
-    files = [(part.filename or "image.nii.gz", part.file) for part in parts]
+    files = [(base_name(part, "image.nii.gz"), part.file) for part in parts]
     items = await on.heavy(lambda: on.service.upload(one, files))
     if len(items) != 1:
         raise Refused(400, f"files: expected one image or one DICOM series, found {len(items)}")
@@ -114,7 +164,12 @@ async def _uploaded(on: Context, one: Session, form: FormData) -> Item:
 # --- clicks ----------------------------------------------------------------------------------------------------------
 
 
-@router.post("/infer/{model}", openapi_extra=infer_form(), response_class=Response, summary="Segment around a point")
+@router.post(
+    "/infer/{model}",
+    openapi_extra=params_form(InferParams, "file", False),
+    response_class=Response,
+    summary="Segment around a point",
+)
 async def infer(
     request: Request,
     model: str,
@@ -126,7 +181,9 @@ async def infer(
     entry = on.service.models.get(model)
     temporary: Session | None = None
     async with request.form(max_files=8, max_fields=16) as form:
-        params = parsed_params(InferParams, form)
+        params = parsed_params(InferParams, form.get("params"))
+        if params.roi or isinstance(form.get("label"), UploadFile):
+            raise not_offered("segmentation from a box or from scribbles, but from points")
         try:
             if isinstance(form.get("file"), UploadFile) and not session_id:
                 one = temporary = on.service.sessions.new()
@@ -147,14 +204,17 @@ async def _infer(
     request: Request, on: Context, one: Session, item: Item, entry: Any, params: InferParams, output: str
 ) -> Response:
     opened = await on.heavy(lambda: on.service.images.shown(item), item)
-    center = None
-    if params.foreground:
-        try:
-            center = upright_place(params.foreground[-1], opened.geometry, opened.image.shape[1:])
-        except InputError as error:
-            raise Refused(400, str(error)) from error
-    elif not entry.spec.patches:
+    try:
+        shape = opened.image.shape[1:]
+        marked, free = (
+            [upright_place(point, opened.geometry, shape, field) for point in points]
+            for field, points in (("foreground", params.foreground), ("background", params.background))
+        )
+    except InputError as error:
+        raise Refused(400, str(error)) from error
+    if not marked and (free or not entry.spec.patches):
         raise Refused(400, "foreground: expected a point (i, j, k), around which this model segments, found none")
+    center = marked[0] if marked else None
     asked = {"samples": params.samples, "seed": params.seed, "set": params.set, "steps": params.steps}
     job = on.service.start_job(one, JobRequest(item=item.id, center=center, model=entry.name, **asked))
     while not job.over:
@@ -165,12 +225,18 @@ async def _infer(
         await asyncio.sleep(LOOK)
     if job.state != "done" or job.result is None:
         raise Refused(400, job.error or "the segmentation was cancelled")
-    done = job.result
+    whole = job.result
 
     def answered() -> Response:
+        targets = whole.result.targets
+        only = targets.index(params.label) if params.label in targets else None  # one segment, one target
+        done, more = _agreeing(whole, marked, free, only) if len(marked) + len(free) > 1 else (whole, {})
+        facts = {**_facts(done, params.what), "measurements": whole.result.measurements(), **more}
         what, number = params.choice()
-        labels = label_map(done.mask(what, number))
-        facts = _facts(done, params.what)
+        masks = done.mask(what, number)
+        if only is not None:
+            masks, facts["label_names"] = masks[only : only + 1], {targets[only]: 1}
+        labels = label_map(masks)
         if output == "json":
             return Response(json.dumps(facts), media_type="application/json")
         if output == "dicom_seg":
@@ -191,4 +257,74 @@ def _facts(done: Any, what: str) -> dict[str, Any]:
     targets = done.result.targets
     shares = [{"frequency": one.frequency, "sample": one.index + 1} for one in done.representatives]
     names = {target: k for k, target in enumerate(targets, 1)}
-    return {"label_names": names, "what": what, "measurements": done.result.measurements(), "representatives": shares}
+    return {"label_names": names, "what": what, "representatives": shares}
+
+
+def _agreeing(
+    done: Segmented, foreground: list[list[int]], background: list[list[int]], only: int | None
+) -> tuple[Segmented, dict[str, Any]]:
+    """The samples that mark all foreground points and no background point, by any target or by `only` this one."""
+    targets = slice(None) if only is None else slice(only, only + 1)
+    keep = np.ones(len(done.result.pool), bool)
+    for points, wanted in ((foreground, True), (background, False)):
+        for point in points:
+            keep &= done.marked_at(point)[:, targets].any(1) == wanted
+    agree, samples = int(keep.sum()), len(keep)
+    if not agree:
+        sentence = f"at least one of {samples} samples that agrees with all points, found none"
+        raise Refused(400, f"foreground, background: expected {sentence}; remove a point, or ask for more samples")
+    chosen = done.only(keep)
+    facts: dict[str, Any] = {"agree": agree, "samples": samples, "measurements": chosen.result.measurements()}
+    if agree < FEW:
+        facts["warning"] = f"only {agree} of {samples} samples agree with the points"
+    return chosen, {"points": facts}
+
+
+@router.post("/infer", include_in_schema=False)
+@router.post("/infer/", include_in_schema=False)
+async def infer_without_model() -> None:
+    """3D Slicer's automatic segmentation of the next image, where no model segments without a point."""
+    raise Refused(400, "model: expected one, found none; click into the image with a model under SmartEdit")
+
+
+# --- the log, and what there is none of ------------------------------------------------------------------------------
+
+
+@router.get("/logs", include_in_schema=False)
+@router.get("/logs/", response_class=PlainTextResponse, summary="The last lines of the log: one per request")
+async def logs(lines: Annotated[int, Query(ge=0, le=1000)] = 300) -> PlainTextResponse:
+    return PlainTextResponse("".join(f"{line}\n" for line in recent(lines)))
+
+
+@router.get("/train", include_in_schema=False)
+@router.get("/train/", include_in_schema=False)
+@router.get("/scoring", include_in_schema=False)
+@router.get("/scoring/", include_in_schema=False)
+@router.get("/batch/infer", include_in_schema=False)
+async def no_task() -> None:
+    raise Refused(404, "task: none is running, and this server starts none")
+
+
+NOT_OFFERED = {
+    "train": "training; `berdiff train` does it",
+    "scoring": "scoring; `berdiff evaluate` does it",
+    "batch": "segmentation of many images; `berdiff segment` does it",
+    "model": "download or change of a model's weights",
+    "datastore": "this request; images and labels can be added and read, not changed or removed",
+    **dict.fromkeys(("infer", "session", "activelearning", "logs", "auth", "proxy", "ohif"), "this request"),
+}
+
+
+def _refuser(what: str) -> Any:
+    async def refuse() -> None:
+        raise not_offered(what)
+
+    return refuse
+
+
+def add_not_offered(app: FastAPI) -> None:
+    """After all other routes: whatever else MONAI Label's interface has."""
+    methods = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
+    for prefix, what in NOT_OFFERED.items():
+        for path in (f"/{prefix}", f"/{prefix}/{{rest:path}}"):
+            app.add_api_route(path, _refuser(what), methods=methods, include_in_schema=False)

@@ -1,6 +1,7 @@
 """Results that `berdiff segment` wrote, read back: the source image with the masks that were saved of it."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -32,6 +33,7 @@ class ResultFacts(schema.Content):
     region: list[tuple[Annotated[int, Ge(0)], Annotated[int, Ge(0)]]] | None
     settings: dict[str, Any]
     notes: list[str]
+    measurements: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +43,11 @@ class SavedResult:
     folder: Path
     source: Input
     facts: ResultFacts | None  # None: it has none
+
+    @property
+    def disagreement(self) -> float | None:
+        """Of the target in which the samples disagree most; None where it was not measured."""
+        return most_disagreement(self.facts.measurements if self.facts else {})
 
     def result(self, opened: OpenedImage) -> Result:
         """The samples on the image they were made of; InputError where they were not written or do not fit."""
@@ -52,6 +59,11 @@ class SavedResult:
         roi = None if facts.region is None else tuple(facts.region)
         new = {"pool": pool, "targets": targets, "kind": kind, "roi": roi, "settings": facts.settings}
         return Result(**{**vars(opened), **new, "notes": tuple(facts.notes)})
+
+
+def most_disagreement(measurements: Mapping[str, Mapping[str, Any]]) -> float | None:
+    values = [measured.get("disagreement") for measured in measurements.values()]
+    return max((value for value in values if value is not None), default=None)
 
 
 def saved_results(folder: Path) -> list[SavedResult]:

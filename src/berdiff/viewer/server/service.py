@@ -11,7 +11,7 @@ import threading
 import time
 import zlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -19,21 +19,23 @@ import numpy as np
 
 from berdiff import __version__
 from berdiff.data.describe import by, expect
-from berdiff.data.reading import Geometry, ImageFile, read_labels
+from berdiff.data.reading import Geometry, ImageFile
 from berdiff.errors import InputError
 from berdiff.files import lock
 from berdiff.viewer.server import pages
-from berdiff.viewer.server.corrections import Corrections
+from berdiff.viewer.server.corrections import Corrections, safe_name
+from berdiff.viewer.server.grid import labels_from_grid
 from berdiff.viewer.server.images import Images
 from berdiff.viewer.server.items import Item, uploaded_items
 from berdiff.viewer.server.jobs import Job, JobQueue
 from berdiff.viewer.server.limits import Limits
 from berdiff.viewer.server.models import Models
 from berdiff.viewer.server.refusal import Refused, public
+from berdiff.viewer.server.results import most_disagreement
 from berdiff.viewer.server.schemas import JobRequest, RaterRequest
 from berdiff.viewer.server.sessions import Session, Sessions, item_of
 from berdiff.viewer.server.uploads import Upload, check_headers
-from berdiff.viewer.server.work import segment
+from berdiff.viewer.server.work import Progress, Segmented, segment
 
 PREFIX = "berdiff-view-"
 HOUSEKEEPING = 0.5  # seconds between two looks at what is over
@@ -53,6 +55,8 @@ class Service:
         self.images = Images(self.limits)
         self.queue = JobQueue(self.limits)
         self.sessions = Sessions(self.folder, self.limits, self._ended)
+        self.added: set[str] = set()  # ids of shared items that a client added
+        self._adding = threading.Lock()
         self._closing = threading.Event()
         self._keeper = threading.Thread(target=self._keep_house, name="berdiff-keeper", daemon=True)
 
@@ -115,6 +119,36 @@ class Service:
             raise
         return items
 
+    def shared_named(self, image: str) -> Item | None:
+        """By its id, its name or the UID of its DICOM series: never by a path."""
+        shared = self.shared
+        named = (one for one in shared.values() if image and image in (one.name, one.series))
+        return shared.get(image) or next(named, None)
+
+    def share(self, image: str, name: str, content: BinaryIO) -> Item:
+        """A client's file as an image of this name for all clients, until the server ends. The same is not kept twice;
+        another one of the name is refused: nobody's masks shall lie on somebody else's image."""
+        session = self.sessions.new()
+        try:
+            with self._adding:
+                most = self.limits.sessions // 2
+                expect(len(self.added) < most, "image", f"at most {most} images that clients add", "as many")
+                items = self.upload(session, [(name, content)])
+                expect(len(items) == 1, "file", "one image or one DICOM series", len(items))
+                (item,), there = items, self.shared_named(image)
+                if there is not None:
+                    same = np.array_equal(self.values(item).values, self.values(there).values)
+                    if not same:
+                        raise Refused(409, "image: expected a name of its own, found that of another image; rename it")
+                    return there
+                item.input, item.own, session.lasting = replace(item.input, name=image), False, True
+                self.added.add(item.id)
+                self.shared = {**self.shared, item.id: item}  # a new one: others may be looking through the old one
+                return item
+        finally:
+            if not session.lasting:
+                self.sessions.end(session)
+
     # --- work --------------------------------------------------------------------------------------------------------
 
     def start_job(self, session: Session, request: JobRequest) -> Job:
@@ -122,8 +156,13 @@ class Service:
         if item.input.error:
             raise Refused(400, public(item.input.error, item.paths))
 
+        def work(progress: Progress) -> Segmented:
+            done = segment(item, entry, request, self.images, self.limits, progress)
+            item.disagreement = most_disagreement(done.result.measurements())
+            return done
+
         job = Job(
-            work=lambda progress: segment(item, entry, request, self.images, self.limits, progress),
+            work=work,
             say=lambda error: public(error, item.paths),
             item=item.id,
         )
@@ -197,12 +236,27 @@ class Service:
         """A label map that a client sends as a file, on the grid of the item: each value is a target's mask."""
         (label,) = self.upload(session, [(name, content)])
         file = self.values(item)
-        labels = read_labels(label.paths[0], file)
+        labels = labels_from_grid(label.paths[0], file)
         shape = file.values.shape[2:] if file.planar else file.values.shape[1:]
         found = {int(value) for value in np.unique(labels)} - {0}
         expect(found <= set(names), "label", f"the values {', '.join(map(str, sorted(names)))}", sorted(found))
-        masks = {target: (labels == value).astype(np.uint8).reshape(shape) for value, target in names.items()}
-        return self.save(item, file, masks, rater, note, list(masks))[0]
+        masks: dict[str, np.ndarray] = {}
+        for value, target in names.items():  # two segments may have the same name
+            mask = (labels == value).astype(np.uint8).reshape(shape)
+            masks[target] = np.maximum(masks[target], mask) if target in masks else mask
+        kept = self._meant({target: bool(mask.any()) for target, mask in masks.items()})
+        values = {safe_name(target, "target"): value for value, target in names.items() if target in kept}
+        note = {**note, "label_names": values}
+        return self.save(item, file, {target: masks[target] for target in kept}, rater, note, kept)[0]
+
+    def _meant(self, marked: dict[str, bool]) -> list[str]:
+        """A client has an empty segment for every target of every model. An empty one means "nothing is there" if it is
+        a target of a model of which another target is marked; of none, of the model that comes first."""
+        known = [entry.spec.targets for entry in self.models]
+        used = [targets for targets in known if any(marked.get(target) for target in targets)]
+        if not any(marked.values()):
+            used = [targets for targets in known if set(targets) & set(marked)][:1] or [tuple(marked)]
+        return [target for target, any_pixel in marked.items() if any_pixel or any(target in one for one in used)]
 
     # --- what nobody needs any more ----------------------------------------------------------------------------------
 

@@ -28,6 +28,7 @@ class Session:
     created: float = field(default_factory=time.time)
     seen: float = field(default_factory=time.monotonic)
     stored: int = 0  # bytes of its uploads
+    lasting: bool = False  # its image is one of the server's: it ends with the server
     lock: threading.RLock = field(default_factory=threading.RLock)
 
     def touch(self) -> None:
@@ -105,7 +106,7 @@ class Sessions:
         with self._lock:
             everyone = list(self._all.values())
         for session in everyone:
-            if session.seen < latest:
+            if session.seen < latest and not session.lasting:
                 self.end(session)
         kept = [(s, job) for s in everyone for job in list(s.jobs.values()) if job.result is not None]
         size = sum(job.result.size for _, job in kept if job.result)

@@ -1,7 +1,7 @@
 """What a job computes: the masks around a click, and the document, files and label maps made of them."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -64,6 +64,20 @@ class Segmented:
         masks = choices[what]
         expect(1 <= number <= len(masks), "what", f"a {what} from 1 to {len(masks)}", number)
         return self._on_volume(masks[number - 1])
+
+    def marked_at(self, place: Sequence[int]) -> np.ndarray:
+        """(P, K) bool: which samples mark which targets at ([z,] y, x) of the whole image."""
+        pool, first = self.result.pool, self.z or 0
+        slices, plane = [z - first for z in place[:-2]], place[-2:]
+        segmented = all(0 <= z < pool.shape[2] for z in slices)
+        return pool[(..., *slices, *plane)] > 0 if segmented else np.zeros(pool.shape[:2], bool)
+
+    def only(self, keep: np.ndarray) -> "Segmented":
+        """With those samples of the pool alone for which `keep` (P,) is true."""
+        places = np.flatnonzero(keep)
+        chosen = [int(np.searchsorted(places, one)) for one in self.result.chosen or () if keep[one]]
+        result = replace(self.result, pool=self.result.pool[places], chosen=tuple(chosen) or None)
+        return replace(self, result=result)
 
     def files(self, kind: str, limits: Limits) -> Iterator[tuple[str, bytes]]:
         """(name, content) of a download. A path of this machine is in none of them."""
