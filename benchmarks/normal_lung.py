@@ -39,7 +39,8 @@ def main(
     """Write the table for a CT series; `finding` is Z Y X, as of `berdiff segment --center`."""
     scan = read_series(series)
     volume = upright(series, scan.hu.transpose(2, 1, 0), series_affine(scan))
-    distances = [(np.arange(n) - at) * mm for n, at, mm in zip(volume.voxels.shape, finding, volume.spacing, strict=True)]
+    axes = zip(volume.voxels.shape, finding, volume.spacing, strict=True)
+    distances = [(np.arange(length) - at) * mm for length, at, mm in axes]
     far = np.sqrt(sum(np.square(part) for part in np.ix_(*distances))) > FAR
     with out.open("w", newline="") as file:
         writer = csv.writer(file)

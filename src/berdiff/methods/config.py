@@ -121,7 +121,7 @@ def adopt(kind: type[M], other: MethodConfig) -> M:
 
 def dropped(new: MethodConfig, other: MethodConfig) -> list[str]:
     """The settings in which `other` is not its method's default, and which `new` has not taken from it."""
-    usual, names = type(other)(), []
+    usual, names = type(other)(), list[str]()
     for field in fields(other):
         value = getattr(other, field.name)
         same = _of_same_size(type(new), value) if field.name == "preset" and hasattr(new, "preset") else value

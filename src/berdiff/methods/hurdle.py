@@ -122,8 +122,8 @@ class HurdleSegmenter(DiffusionSegmenter):
         t = torch.full((B, 1), self.kernel.schedule.T, device=masks.device)
         p = self.kernel.to_mean(self.network.denoise(y_T, t, encoded).float())[:, 0]
         levels = stratified_levels(uniform((B, 2, LEVELS), generators, like))
-        S, S2 = soft_level_sets(p, levels.flatten(1)).unflatten(1, (2, LEVELS)).unbind(1)
-        return energy_score(S, S2, masks.flatten(3).to(p.dtype), marked.to(p.dtype))
+        S = soft_level_sets(p, levels.flatten(1))
+        return energy_score(S[:, :LEVELS], S[:, LEVELS:], masks.flatten(3).to(p.dtype), marked.to(p.dtype))
 
     def _sample(
         self, image: Tensor, n: int, generators: PerSample, sampler: Sampler | None, callback: Callback | None
