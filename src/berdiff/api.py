@@ -80,6 +80,8 @@ def prepare(
     _known(options, [field.name for field in fields(module.Options)], "options of this source")
     if (path is None) == getattr(module, "NEEDS_PATH", True):
         raise InputError(f"path: expected {'a file or folder' if path is None else 'None'} for {source}, found {path}")
+    if seed < 0:
+        raise InputError(f"seed: expected at least 0, found {seed}")
     place = None if path is None else Path(path)
     split: dict[str, Any] = {"seed": seed, "val": val, "test": test, "resplit": resplit}
     with progress(f"preparing {out}") as step:

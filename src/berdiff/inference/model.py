@@ -204,7 +204,6 @@ class Model:
         return schema.plain(values)
 
 
-@as_keywords()
 def load(
     path_or_name: str | Path,
     device: str = "auto",
