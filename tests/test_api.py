@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,6 +12,7 @@ import torch
 from PIL import Image
 
 import berdiff
+from berdiff import api
 from berdiff.data.store import Store
 from berdiff.errors import InputError
 from berdiff.evaluation.compare import Comparison, Evaluation
@@ -220,11 +220,17 @@ def test_segment_gives_a_result_or_fills_a_folder(run, tmp_path: Path):
 
 
 def test_all_but_the_first_of_several_processes_end_with_the_training(store, tmp_path: Path, monkeypatch):
+    ranks = iter((None, 1))
     monkeypatch.setattr(session, "train", lambda config, run: "finished: 1 steps")
-    distributed = SimpleNamespace(is_available=lambda: True, is_initialized=lambda: True, get_rank=lambda: 1)
-    monkeypatch.setattr(torch, "distributed", distributed)
+    monkeypatch.setattr(api, "_rank", lambda: next(ranks))
     monkeypatch.setattr(sys, "argv", [os.fspath(Path(__file__))])
     monkeypatch.delattr(sys, "ps1", raising=False)
     with pytest.raises(SystemExit) as left:
         berdiff.train("demo", store, out=tmp_path / "run", devices=2)
     assert left.value.code == 0
+    monkeypatch.setattr(api, "_rank", lambda: 0)
+    with pytest.raises(InputError, match="several devices before"):
+        berdiff.train("demo", store, out=tmp_path / "run")
+    monkeypatch.setattr(api, "_rank", lambda: None)
+    with pytest.raises(InputError, match=r"^devices: lidc-cpu-energy"):
+        berdiff.train("lidc-cpu-energy", store, out=tmp_path / "run", devices=2)

@@ -88,3 +88,4 @@ def test_a_notebook_trains_twenty_steps_in_its_own_process(tmp_path: Path):
     assert "image/png" in result
     assert "marked by" in result["text/plain"]
     assert "<table>" in evaluation["text/html"]
+    assert "GED 2" in evaluation["text/plain"]

@@ -122,11 +122,18 @@ def train(
     given |= {"loop.max_steps": max_steps, "loop.max_minutes": max_minutes}
     asked = {name: value for name, value in given.items() if value is not None}
     config, run = _configuration(recipe, method, devices, {**asked, **(overrides or {})}), Path(out)
+    two_stages = config.init is None and config.recipe in FIRST_STAGES
+    if _rank() is not None:
+        raise InputError("train: this program has trained on several devices before; start another one")
     if config.engine.devices != "1":
         _refuse_where_no_program_is(config.engine.devices)
+        if two_stages:
+            raise InputError(
+                f"devices: {recipe} trains in two stages, from Python on 1 device; `berdiff train` takes more"
+            )
     threads = torch.get_num_threads()
     try:
-        if config.init is None and config.recipe in FIRST_STAGES:
+        if two_stages:
             first, before = first_stage(config, run)
             if not is_finished(before):
                 _unless_interrupted(session.train(first, before))
@@ -134,7 +141,7 @@ def train(
         _unless_interrupted(session.train(config, run))
     finally:
         torch.set_num_threads(threads)
-    if torch.distributed.is_available() and torch.distributed.is_initialized() and torch.distributed.get_rank() > 0:
+    if _rank():
         raise SystemExit(0)
     return read_run(run)
 
@@ -178,6 +185,13 @@ def _refuse_where_no_program_is(devices: str) -> None:
     """Several devices need a program that can be started once more for each of them."""
     if hasattr(sys, "ps1") or not Path(sys.argv[0]).is_file():
         raise InputError(f"devices: expected 1 in a notebook or an interactive session, found {devices}")
+
+
+def _rank() -> int | None:
+    """Which of several processes that have trained together this one is; None where there are none."""
+    from torch import distributed
+
+    return distributed.get_rank() if distributed.is_available() and distributed.is_initialized() else None
 
 
 def _unless_interrupted(reason: str) -> None:

@@ -65,7 +65,8 @@ def as_text(tables: Sequence[TextTable], lines: Sequence[str] = ()) -> str:
     from rich.console import Console
 
     text = io.StringIO()
-    out = Console(file=text, width=READABLE, markup=False, emoji=False, highlight=False, color_system=None)
+    plain = {"markup": False, "emoji": False, "highlight": False, "color_system": None, "force_jupyter": False}
+    out = Console(file=text, width=READABLE, **plain)
     show(tables, lines, out=out)
     return "\n".join(line.rstrip() for line in text.getvalue().rstrip().splitlines())
 

@@ -118,6 +118,7 @@ def read_rows(path: Path) -> list[StatsRow]:
 
 
 def read_run(path: str | Path) -> TrainingRun:
+    """A run folder of any version; InputError where it is none."""
     path = Path(path)
     file, what = path / "config.json", "a training configuration"
     expect(file.is_file(), path, "a run folder of `berdiff train`", "no config.json in it")
