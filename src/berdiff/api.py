@@ -221,7 +221,7 @@ def evaluate(
     `model` is a model or what `load` takes; without `data` it is evaluated on what its run was trained on, or on the
     embedded data. `limit` takes the first cases of one seeded order. `sampler` has options of `Sampler` that replace
     the model's own, `settings` the others of `EvaluationSettings`, such as `by="volume"`. With `out` everything is kept
-    in that folder, and the same call resumes there.
+    in that folder, and the same call resumes there. `device` is of a model that is opened here.
     """
     from berdiff.evaluation.compare import load as open_evaluation
     from berdiff.evaluation.evaluate import evaluate as run
