@@ -78,7 +78,7 @@ def plain_console(stderr: bool = False) -> "Console":
     """A console that shows names as they are: nothing in them is a colour, a link or a picture."""
     from rich.console import Console
 
-    return Console(stderr=stderr, markup=False, emoji=False, highlight=False)
+    return Console(stderr=stderr, markup=False, emoji=False, highlight=False, force_jupyter=False)
 
 
 @contextmanager

@@ -1,5 +1,11 @@
 """The one exception that means "the user's input is wrong", and nothing else."""
 
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_FLAG = re.compile(r"(?<![\w-])--([a-z][\w.-]*\w)")
+
 
 class InputError(ValueError):
     """Bad input: one sentence that names the file or option, what was expected and what was found.
@@ -15,3 +21,19 @@ class InputError(ValueError):
 
 def _printable(character: str) -> str:
     return character if character.isprintable() else ascii(character)[1:-1]
+
+
+@contextmanager
+def as_keywords(**names: str) -> Iterator[None]:
+    """For what is called from Python: in the sentence of an InputError `--max-steps` becomes `max_steps`, or what
+    `names` says. Also a decorator."""
+    try:
+        yield
+    except InputError as error:
+
+        def keyword(flag: re.Match[str]) -> str:
+            name = flag[1].replace("-", "_")
+            return names.get(name, name)
+
+        error.args = (_FLAG.sub(keyword, str(error)),)
+        raise

@@ -8,9 +8,11 @@ Wherever output is no terminal there is no edge to fold lines at, and tables are
 sets COLUMNS: that is a wish, as it is for `berdiff doctor` and for the help of all commands.
 """
 
+import io
 import os
 import textwrap
 from collections.abc import Sequence
+from html import escape
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -40,10 +42,15 @@ def console() -> "Console":
     return found
 
 
-def show(tables: Sequence[TextTable], lines: Sequence[str] = (), drop: Sequence[str] = ()) -> None:
+def show(
+    tables: Sequence[TextTable],
+    lines: Sequence[str] = (),
+    drop: Sequence[str] = (),
+    out: "Console | None" = None,
+) -> None:
     """Print tables, numbers to the right, and lines below them. `drop`: columns to leave out first where the edge is
     too near."""
-    out = console()
+    out = out or console()
     for header, body in tables:
         table, dropped = _fitting(header, body, drop, out.width)
         out.print(table, "")
@@ -51,6 +58,29 @@ def show(tables: Sequence[TextTable], lines: Sequence[str] = (), drop: Sequence[
             _print(out, f"left out to fit: {', '.join(dropped)}; --json has all")
     for line in lines:
         _print(out, line)
+
+
+def as_text(tables: Sequence[TextTable], lines: Sequence[str] = ()) -> str:
+    """What `show` prints, at most `READABLE` columns wide."""
+    from rich.console import Console
+
+    text = io.StringIO()
+    plain = {"markup": False, "emoji": False, "highlight": False, "color_system": None, "force_jupyter": False}
+    out = Console(file=text, width=READABLE, **plain)
+    show(tables, lines, out=out)
+    return "\n".join(line.rstrip() for line in text.getvalue().rstrip().splitlines())
+
+
+def as_html(tables: Sequence[TextTable], lines: Sequence[str] = ()) -> str:
+    """The same for a notebook."""
+
+    def row(cells: Sequence[str], tag: str) -> str:
+        return f"<tr>{''.join(f'<{tag}>{escape(cell)}</{tag}>' for cell in cells)}</tr>"
+
+    parts = [
+        f"<table>{row(header, 'th')}{''.join(row(cells, 'td') for cells in body)}</table>" for header, body in tables
+    ]
+    return "\n".join([*parts, *(f"<p>{escape(line)}</p>" for line in lines)])
 
 
 def show_markdown(text: str, drop: Sequence[str] = ()) -> None:

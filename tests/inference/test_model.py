@@ -231,14 +231,14 @@ def test_cases_of_a_store_are_segmented_at_the_centre_with_their_raters():
 def test_what_does_not_fit_is_reported(tmp_path):
     model = bright_model()
     for options, message in [
-        ({"steps": 60}, "--steps: expected 1 <= steps <= T = 50, found 60"),
-        ({"n": 0}, "--samples: expected at least 1, found 0"),
-        ({"rule": "magic"}, "--rule: expected one of .*ddim.*ddpm.*, found 'magic'"),
-        ({"set": "magic"}, "--set: expected one of .*independent.*representative.*, found 'magic'"),
-        ({"set": "systematic", "pool": 8}, "--pool: expected at least 16, the masks to choose from it, found 8"),
-        ({"pool": 0}, "--pool: expected at least 1, found 0"),
+        ({"steps": 60}, "^steps: expected 1 <= steps <= T = 50, found 60"),
+        ({"n": 0}, "^n: expected at least 1, found 0"),
+        ({"rule": "magic"}, "^rule: expected one of .*ddim.*ddpm.*, found 'magic'"),
+        ({"set": "magic"}, "^set: expected one of .*independent.*representative.*, found 'magic'"),
+        ({"set": "systematic", "pool": 8}, "^pool: expected at least 16, the masks to choose from it, found 8"),
+        ({"pool": 0}, "^pool: expected at least 1, found 0"),
         ({"n": 10**12}, r"^image: expected .* GiB for 1000000000000 masks of the whole image, found less memory"),
-        ({"overlap": 1.0}, "--overlap: expected less than 1.0, found 1.0"),
+        ({"overlap": 1.0}, "^overlap: expected less than 1.0, found 1.0"),
     ]:
         with pytest.raises(InputError, match=message):
             model.segment(IMAGE, **options)  # type: ignore[arg-type]

@@ -21,7 +21,7 @@ class Compare:
 def command(argv: list[str]) -> None:
     options = tyro.cli(Compare, args=argv, prog="berdiff compare", config=(tyro.conf.FlagCreatePairsOff,))
 
-    from berdiff.evaluation.compare import compare, comparison_tables, with_letters
+    from berdiff.evaluation.compare import about, compare, comparison_tables, with_letters
     from berdiff.text_tables import console, show, width_of
 
     comparison = compare(list(options.evaluations), options.seed)
@@ -34,8 +34,7 @@ def command(argv: list[str]) -> None:
         tables, legend = with_letters(comparison)
     lines = [
         *legend,
-        f"{comparison['cases']} shared cases of {comparison['patients']} patients; intervals: 95 % bootstrap over "
-        "patients, paired. One is called better where the interval leaves out 0.",
+        about(comparison),
     ]
     differing = comparison["settings_that_differ"]
     if "set" in differing:

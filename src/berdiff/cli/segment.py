@@ -133,8 +133,7 @@ def _print(outcome: "Outcome", where: str) -> None:
         header, *body = map(list, zip(*columns, strict=True))
         tables.append((header, body))
         lines.append("size and diameter: median [5 %, 95 %] of the samples; disagree: mean of 1 - IoU of two of them")
-    counts = f"{len(outcome.done)} segmented, {len(outcome.skipped)} found done, {len(outcome.failed)} failed"
-    show(tables, [*lines, f"{counts}; {where}", "For research; not for clinical use."])
+    show(tables, [*lines, f"{outcome.counts}; {where}", "For research; not for clinical use."])
 
 
 def _sizes(what: str, sizes: list[Any]) -> list[str]:

@@ -17,7 +17,7 @@ import tyro
 from berdiff import schema
 from berdiff.display import is_quiet, note
 from berdiff.errors import InputError
-from berdiff.experiments.recipes import FIRST_STAGES, RECIPES
+from berdiff.experiments.recipes import FIRST_STAGES, RECIPES, first_stage
 from berdiff.methods.config import METHODS, M, adopt, dropped, method_class
 from berdiff.training.config import TrainConfig, as_plain, check
 
@@ -102,10 +102,9 @@ def _first_stage(config: TrainConfig[Any], out: Path, argv: list[str]) -> Path:
     Processes that have trained together once cannot do so again: after the first stage this command starts anew.
     """
     from berdiff.training import session
+    from berdiff.training.run_folder import is_finished
 
-    first = session.with_absolute_store(check(FIRST_STAGES[config.recipe](config)))
-    run = (out.parent / f"{out.name}-{first.recipe}").resolve()
-    session.refuse_another(first, run)
+    first, run = first_stage(config, out)
     if is_finished(run):
         return run
     environment = dict(os.environ)  # before those are added by which processes find each other
@@ -115,16 +114,6 @@ def _first_stage(config: TrainConfig[Any], out: Path, argv: list[str]) -> Path:
     sys.stdout.flush()
     words = ["train", *argv, *(["--quiet"] if is_quiet() else [])]
     os.execve(sys.executable, [sys.executable, "-m", "berdiff.cli.main", *words], environment)
-
-
-def is_finished(run: Path) -> bool:
-    """Whether a training in this folder came to its own end, and not by a signal or a kill."""
-    from berdiff.training.run_folder import read_run
-
-    if not (run / "config.json").is_file():
-        return False
-    last = [{}, *read_run(run).rows][-1]
-    return last.get("kind") == "end" and last["reason"].startswith("finished")
 
 
 def _is_first_process() -> bool:

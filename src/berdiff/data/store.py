@@ -16,7 +16,7 @@ from berdiff import __version__
 from berdiff.data import manifest as manifests
 from berdiff.data import table as tables
 from berdiff.data.case import SPLITS, Progress
-from berdiff.data.describe import expect
+from berdiff.data.describe import by, expect
 from berdiff.data.limits import MAX_TEXT, check_size
 from berdiff.data.manifest import Manifest
 from berdiff.data.shards import ShardedArray
@@ -49,6 +49,15 @@ class Store:
         check_size(address, (len(spec.channels), *spec.size), np.dtype(manifest.dtype).itemsize)
         check_size(address, (manifest.raters, len(spec.targets), *spec.size), 1)
         return cls(address, manifest, cases)
+
+    def __repr__(self) -> str:
+        counts = self.manifest.counts
+        cases = ", ".join(f"{name} {counts[name]['cases']}" for name in SPLITS if name in counts)
+        raters = "one rater" if self.raters == 1 else f"up to {self.raters} raters"
+        lines = [f"Store {self.address}: {len(self)} cases of {counts['all']['patients']} patients ({cases})"]
+        lines.append(f"  {by(self.size)} pixels, channels {', '.join(self.channels)}")
+        lines.append(f"  targets {', '.join(self.targets)}, {raters}")
+        return "\n".join([*lines, *(f"  {note}" for note in self.notes)])
 
     def __len__(self) -> int:
         return len(self.cases)

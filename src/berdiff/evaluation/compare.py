@@ -22,8 +22,9 @@ from berdiff.evaluation.per_case import (
     take,
     units,
 )
+from berdiff.evaluation.report import captions, tables_of
 from berdiff.evaluation.scores import RATERS
-from berdiff.text_tables import TextTable
+from berdiff.text_tables import TextTable, as_html, as_text
 
 OF_TARGETS = ("ged_", "hm_iou_", "dice_")  # metrics that the table has of each target
 
@@ -35,6 +36,37 @@ class Evaluation:
     name: str
     columns: Columns
     result: dict[str, Any]
+
+    @property
+    def metrics(self) -> dict[str, float | None]:
+        """Every metric by its name in `metrics.json`; `result` has their intervals too."""
+        return {name: figure["value"] for name, figure in self.result["metrics"].items()}
+
+    def tables(self) -> list[TextTable]:
+        """What `berdiff evaluate` prints."""
+        return tables_of(self.result)
+
+    def __repr__(self) -> str:
+        return as_text(self.tables()[:1], captions(self.result)[:1])
+
+    def _repr_html_(self) -> str:
+        return as_html(self.tables()[:1], captions(self.result)[:1])
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """What `compare_evaluations` found."""
+
+    result: dict[str, Any]
+
+    def _shown(self) -> tuple[list[TextTable], list[str]]:
+        return comparison_tables(self.result), [about(self.result)]
+
+    def __repr__(self) -> str:
+        return as_text(*self._shown())
+
+    def _repr_html_(self) -> str:
+        return as_html(*self._shown())
 
 
 def load(folder: Path, name: str) -> Evaluation:
@@ -102,6 +134,14 @@ def comparison_tables(comparison: dict[str, Any]) -> list[TextTable]:
         main = [row for row in rows if row["metric"].startswith(OF_TARGETS)]
         tables.append(([f"target {target}", *heads], _lines(main, first)))
     return tables
+
+
+def about(comparison: dict[str, Any]) -> str:
+    """What one must know to read the tables."""
+    return (
+        f"{comparison['cases']} shared cases of {comparison['patients']} patients; intervals: 95 % bootstrap over "
+        "patients, paired. One is called better where the interval leaves out 0."
+    )
 
 
 def with_letters(comparison: dict[str, Any]) -> tuple[list[TextTable], list[str]]:

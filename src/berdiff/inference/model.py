@@ -9,13 +9,14 @@ import numpy as np
 import torch
 
 from berdiff import hub, schema
-from berdiff.data.describe import expect
+from berdiff.data.describe import by, expect
 from berdiff.data.input_spec import InputSpec
 from berdiff.data.store import Store
 from berdiff.device import choose_device, choose_precision
 from berdiff.diffusion.sampler import Sampler
 from berdiff.diffusion.sampling import Callback
 from berdiff.display import note
+from berdiff.errors import as_keywords
 from berdiff.inference.compiling import compile_network
 from berdiff.inference.inputs import Input, case_input, find_inputs
 from berdiff.inference.opening import OpenedImage, ReadInput, open_array, open_input, read_input
@@ -41,6 +42,17 @@ class Model:
     store: str | None = None  # what its run was trained on, where the model lies in a run
     crop: int | None = None  # pixels per side of the centre to take of a larger store; None: all of it
 
+    def __repr__(self) -> str:
+        """What it is, what it sees and marks, and what it was trained on."""
+        config, spec = self.segmenter.config, self.input_spec
+        millions = sum(parameter.numel() for parameter in self.segmenter.parameters()) / 1e6
+        preset = f" ({found})" if (found := getattr(config, "preset", "")) else ""
+        lines = [f"Model {self.name}: {config.method}{preset}, {millions:.3g} M parameters, on {self.device}"]
+        lines.append(f"  sees {by(self.size)} pixels of {', '.join(spec.channels)}; marks {', '.join(spec.targets)}")
+        trained = [*([spec.source] if spec.source else []), *([self.store] if self.store else []), *spec.notes]
+        return "\n".join([*lines, *([f"  trained on {'; '.join(trained)}"] if trained else [])])
+
+    @as_keywords(samples="n")
     def segment(
         self,
         image: Any,

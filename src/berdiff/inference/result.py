@@ -1,15 +1,18 @@
 """What a segmentation gives: the masks, where they lie, and what follows from them."""
 
+import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from berdiff.data.describe import by
 from berdiff.data.input_spec import Kind
 from berdiff.inference.label_map import label_map, likeliest
-from berdiff.inference.measurements import measure
+from berdiff.inference.measurements import QUANTILES, measure
 from berdiff.inference.opening import OpenedImage
 from berdiff.inference.region import Range
 from berdiff.inference.representatives import Representative, disagreement, representatives
@@ -102,6 +105,49 @@ class Result(OpenedImage):
 
     def plot(self) -> "Figure":
         """The panel: image, raters where known, samples, saliency, variance and representative masks."""
-        from berdiff.output.panels import result_panel  # the one look outwards: how it is shown is not known here
+        from berdiff.output.exports import result_panel  # a look outwards: how it is shown is not known here
 
         return result_panel(self)
+
+    def save(
+        self,
+        path: str | Path,
+        write: Sequence[str] = (),
+        representatives: int = 3,
+        anonymous: bool = False,
+    ) -> list[Path]:
+        """Write it, whole or not at all, and return the files.
+
+        A new folder gets what `berdiff segment --write` writes (its kinds in `write`; none: by the kind of input). A
+        name that ends in .nii.gz, .png, .html, .json or .npz gets that alone: the mask, the panel, the report, the
+        measurements, or the arrays.
+        """
+        from berdiff.output.exports import save  # as in `plot`
+
+        return save(self, path, write, representatives, anonymous)
+
+    def __repr__(self) -> str:
+        """Its grid; of each target how many samples mark it, and the size among those that do."""
+        part = self.in_region(self.pool)
+        solid = self.volume and part.shape[2] > 1
+        axes = self.spacing if solid else self.spacing[-2:]
+        known = bool(np.isfinite(axes).all())
+        unit = ("mm^3" if solid else "mm^2") if known else ("voxels" if solid else "pixels")
+        mm = f", {'x'.join(f'{length:.3g}' for length in self.spacing)} mm" if np.isfinite(self.spacing).all() else ""
+        lines = [f"Result {self.name}: {by(self.pool.shape[2:])} {'voxels' if self.volume else 'pixels'}{mm}"]
+        lines.append(f"  {len(self.pool)} samples by the model {self.settings.get('model', 'without a name')}")
+        for k, target in enumerate(self.targets):
+            counts = part[:, k].reshape(len(part), -1).sum(1, dtype=np.int64)
+            line = f"  {target}: marked by {(counts > 0).mean():.0%} of the samples"
+            if counts.any():
+                sizes = counts[counts > 0] * (float(np.prod(axes)) if known else 1)
+                low, middle, high = (f"{size:.4g}" for size in np.quantile(sizes, QUANTILES))
+                line += f", {'volume' if solid else 'area'} there {middle} {unit} (5 to 95 %: {low} to {high})"
+            lines.append(line)
+        return "\n".join(lines)
+
+    def _repr_png_(self) -> bytes:
+        """What a notebook shows: the panel."""
+        picture = io.BytesIO()
+        self.plot().savefig(picture, format="png", dpi=100)
+        return picture.getvalue()

@@ -13,7 +13,8 @@ from PIL import Image
 
 from berdiff import __version__, schema
 from berdiff.data.describe import expect
-from berdiff.files import whole_file
+from berdiff.errors import as_keywords
+from berdiff.files import whole_file, whole_folder
 from berdiff.inference.label_map import label_map
 from berdiff.inference.representatives import Representative
 from berdiff.inference.result import Result
@@ -189,3 +190,46 @@ DICOM_MAKERS: dict[str, Callable[[DicomSource, Representatives], Files]] = {
     "dicom-pm": lambda source, chosen: dicom_pm_files(source),
     "dicom-sr": lambda source, chosen: dicom_sr_files(source),
 }
+
+
+# --- one result, from Python -----------------------------------------------------------------------------------------
+
+SINGLE = {".nii.gz": "mask", ".png": "panel", ".html": "report", ".json": "json", ".npz": "arrays"}
+ENDINGS = f"the name of a new folder, or one that ends in {', '.join(SINGLE)}"
+
+
+@as_keywords()
+def save(
+    result: Result, path: str | Path, kinds: Sequence[str] = (), representatives: int = 3, anonymous: bool = False
+) -> list[Path]:
+    """Write a result into a new folder, or the one thing that the ending of the name says; whole or not at all."""
+    path = Path(path)
+    ending = next((ending for ending in SINGLE if path.name.endswith(ending)), None)
+    if ending is None:
+        other = path.suffix[1:].isalpha()
+        expect(not other, f"path: {path}", ENDINGS, f"the ending {path.suffix}")
+        expect(not path.exists(), f"path: {path}", "a new folder", "one that exists already")
+        with whole_folder(path) as part:
+            written = write(result, part, kinds, representatives, anonymous)
+        return [path / file.relative_to(part) for file in written]
+    expect(not kinds, "write", "it with a folder alone", f"it with a name that ends in {ending}")
+    result = without_identity(result) if anonymous else result
+    with whole_file(path) as part:
+        part.write_bytes(_single(result, ending, result.representatives(representatives)))
+    return [path]
+
+
+def _single(result: Result, ending: str, chosen: Representatives) -> bytes:
+    """The content of a file with this ending."""
+    if ending == ".npz":
+        arrays = {"image": result.image, "samples": result.samples, "saliency": result.saliency}
+        of_content = {"mask": result.majority(), "targets": np.array(result.targets), "spacing": result.spacing}
+        content = io.BytesIO()
+        np.savez_compressed(content, **arrays, **of_content)
+        return content.getvalue()
+    if ending == ".nii.gz":
+        files = [content for name, content in array_files("mask", result, chosen, True) if name.endswith(ending)]
+        expect(len(files) == 1, "path", "a folder, for targets that may overlap", f"one file for {len(files)} targets")
+        return files[0]
+    ((_, content),) = MAKERS[SINGLE[ending]](result, chosen)
+    return content

@@ -13,6 +13,14 @@ class Outcome:
     failed: dict[str, str] = field(default_factory=dict)  # name -> the sentence
     measurements: dict[str, dict[str, Any]] = field(default_factory=dict)
 
+    @property
+    def counts(self) -> str:
+        """How many, in words."""
+        return f"{len(self.done)} segmented, {len(self.skipped)} found done, {len(self.failed)} failed"
+
+    def __repr__(self) -> str:
+        return "\n".join([f"Outcome: {self.counts}", *(f"  {sentence}" for sentence in self.failed.values())])
+
     def add(self, other: "Outcome") -> None:
         for one in fields(self):
             ours, theirs = getattr(self, one.name), getattr(other, one.name)

@@ -50,7 +50,7 @@ class Journal:
 
     def __init__(self, config: AnyConfig, run: Path, on: bool) -> None:
         self._config, self._run, self._on = config, run, on
-        self._display = Display(Console(), on)
+        self._display = Display(Console(force_jupyter=False), on)
         self._open = False
 
     @contextmanager

@@ -1,10 +1,14 @@
 """The paper's performance-curve figure: validation GED and HM-IoU, and the loss, over iterations."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from berdiff.data.describe import expect
 from berdiff.files import whole_file
-from berdiff.training.run_folder import TrainingRun
+from berdiff.training.run_folder import StatsRow, TrainingRun
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 PANELS = (
     ("validation", "ged", "validation GED"),
@@ -13,21 +17,34 @@ PANELS = (
 )
 
 
-def plot_curves(runs: list[TrainingRun], out: Path) -> None:
-    """One line per run."""
+def curves(runs: list[TrainingRun]) -> "Figure":
+    """One line per run, in the panels of which a run has figures."""
     expect(runs, "RUN", "at least one run folder")
-    expect(out.suffix in (".png", ".pdf", ".svg"), "--out", "a name ending in .png, .pdf or .svg", out)
     from matplotlib.figure import Figure  # no window, no global state
 
-    figure = Figure(figsize=(13, 4), layout="constrained")
-    for ax, (kind, name, title) in zip(figure.subplots(1, len(PANELS)), PANELS, strict=True):
+    panels = [panel for panel in PANELS if any(_rows(run, *panel[:2]) for run in runs)]
+    names = ", ".join(str(run.path) for run in runs)
+    expect(panels, names, "a run with at least one logged step", "none yet (see --loop.log-every)")
+    figure = Figure(figsize=(13 * max(len(panels), 1.5) / len(PANELS), 4), layout="constrained")
+    for ax, (kind, name, title) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
         for run in runs:
-            rows = [row for row in run.of_kind(kind) if name in row]
+            rows = _rows(run, kind, name)
             points = [row["step"] for row in rows], [row[name] for row in rows]
             ax.plot(*points, label=run.path.name, marker="o" if kind == "validation" else None, markersize=3)
         ax.set(title=title, xlabel="iteration")
         ax.grid(alpha=0.3)
     for text in figure.axes[0].legend(fontsize=8).get_texts():
         text.set_parse_math(False)  # names of folders
+    return figure
+
+
+def _rows(run: TrainingRun, kind: str, name: str) -> list[StatsRow]:
+    return [row for row in run.of_kind(kind) if name in row]
+
+
+def plot_curves(runs: list[TrainingRun], out: Path) -> None:
+    """`curves` as a file."""
+    expect(out.suffix in (".png", ".pdf", ".svg"), "--out", "a name ending in .png, .pdf or .svg", out)
+    figure = curves(runs)
     with whole_file(out) as part:
         figure.savefig(part, format=out.suffix[1:], dpi=120)

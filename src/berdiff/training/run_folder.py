@@ -13,7 +13,7 @@ best/             EMA weights of the best validation GED
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, Required
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Required
 
 from annotated_types import Ge
 from typing_extensions import TypedDict
@@ -22,8 +22,14 @@ from berdiff import schema
 from berdiff.data.describe import expect
 from berdiff.errors import InputError
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from berdiff.inference.model import Model
+
 StatsRow = dict[str, Any]
 ENVIRONMENT = "environment.json"
+SHOWN = {"loss": "loss", "ged": "validation GED", "hm_iou": "HM-IoU", "best_ged": "best GED"}  # in a run's repr
 Natural = Annotated[int, Ge(0)]
 NotNegative = Annotated[float, Ge(0)]
 
@@ -56,9 +62,35 @@ class WrittenRun(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class TrainingRun:
+    """A run folder as it was when it was read."""
+
     path: Path
     config: dict[str, Any]  # config.json as it is, also that of an older version
     rows: list[StatsRow]
+
+    @property
+    def folder(self) -> Path:
+        """Where it is; the same as `path`."""
+        return self.path
+
+    def model(self, device: str = "auto") -> "Model":
+        """The trained model, opened."""
+        from berdiff.inference.model import load
+
+        return load(self.path, device)
+
+    def plot(self) -> "Figure":
+        """Its learning curves."""
+        from berdiff.training.learning_curves import curves
+
+        return curves([self])
+
+    def __repr__(self) -> str:
+        of = run_summary(self)
+        figures = [f"{words} {of[name]:.3g}" for name, words in SHOWN.items() if of[name] is not None]
+        lines = [f"TrainingRun {self.path}: {of['recipe']}, method {of['method']}, seed {of['seed']}"]
+        lines.append(f"  {of['step']} steps, {of['minutes']:g} minutes, {of['state']}")
+        return "\n".join([*lines, *([f"  {', '.join(figures)}"] if figures else [])])
 
     def of_kind(self, kind: str) -> list[StatsRow]:
         """The rows of one kind: train, validation or end."""
@@ -86,11 +118,20 @@ def read_rows(path: Path) -> list[StatsRow]:
 
 
 def read_run(path: str | Path) -> TrainingRun:
+    """A run folder of any version; InputError where it is none."""
     path = Path(path)
     file, what = path / "config.json", "a training configuration"
     expect(file.is_file(), path, "a run folder of `berdiff train`", "no config.json in it")
     config = dict(schema.read(file, WrittenRun, what))
     return TrainingRun(path, config, read_rows(path / "stats.jsonl"))
+
+
+def is_finished(run: Path) -> bool:
+    """Whether a training in this folder came to its own end, and not by a signal or a kill."""
+    if not (run / "config.json").is_file():
+        return False
+    last = [{}, *read_run(run).rows][-1]
+    return last.get("kind") == "end" and last["reason"].startswith("finished")
 
 
 def read_sessions(run: Path) -> list[dict[str, Any]]:
