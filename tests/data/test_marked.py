@@ -1,7 +1,6 @@
 """What is counted of the raters' masks is what brute force counts, and no more cases are read than is said."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest

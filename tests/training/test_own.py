@@ -1,4 +1,4 @@
-"""The four lines of README: the recipe `own` plans itself from the store, and its model is as good in use as it says."""
+"""The four lines of README: the recipe `own` plans itself from the store; its model is as good in use as evaluated."""
 
 import json
 import re

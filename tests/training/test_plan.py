@@ -1,4 +1,4 @@
-"""The plan of what a recipe leaves open: a pure function of facts, whose configurations are valid and fit the images."""
+"""The plan of what a recipe leaves open: a pure function of facts; its configurations are valid and fit the images."""
 
 from dataclasses import replace
 from typing import Any, get_args
