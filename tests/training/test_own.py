@@ -52,7 +52,7 @@ def spots(size: tuple[int, int], count: int = 20, empty: bool = False) -> tuple[
     return images, masks
 
 
-def four_lines(place: Path, *options: str) -> tuple[float, float, int]:
+def four_lines(place: Path, *options: str, samples: int = 16) -> tuple[float, float, int]:
     """(Dice by `evaluate`, Dice by `segment`, number of test cases) of the commands of README in a folder with mine/.
 
     The new images are those of the test cases. As in an evaluation, a mask is what more than half of the samples mark,
@@ -61,15 +61,15 @@ def four_lines(place: Path, *options: str) -> tuple[float, float, int]:
     store, run, evaluation = str(place / "mine.zarr"), str(place / "runs/mine"), place / "evals/mine"
     assert main(["data", "prepare", "folder", str(place / "mine"), store, "--patient", r"^(p\d+)"]) == 0
     assert main(["train", "own", "--data", store, "--out", run, *options]) == 0
-    assert main(["evaluate", run, "--out", str(evaluation), "--device", "cpu"]) == 0
+    use = ["--samples", str(samples), "--device", "cpu"]
+    assert main(["evaluate", run, "--out", str(evaluation), *use]) == 0
     cases = open_store(store).cases
     names = cases.case[cases.split == "test"]
     (place / "new-images").mkdir()
     for name in names:
         shutil.copy(place / f"mine/images/{name}.png", place / "new-images")
     results = place / "results"
-    segment = ["segment", run, str(place / "new-images"), "--out", str(results), "--write", "samples"]
-    assert main([*segment, "--device", "cpu"]) == 0
+    assert main(["segment", run, str(place / "new-images"), "--out", str(results), "--write", "samples", *use]) == 0
     dice = [_dice(place / "mine/masks", name, results / name / "samples") for name in names]
     metrics = json.loads((evaluation / "metrics.json").read_text())["metrics"]
     return metrics["dice_slice"]["value"], float(np.mean(dice)), len(names)
@@ -83,14 +83,15 @@ def _dice(masks: Path, name: str, samples: Path) -> float:
 
 @pytest.mark.parametrize(
     ("size", "seen", "steps"),
-    [((32, 48), ((32, 48), False), 40), ((44, 44), ((40, 40), True), 40), ((80, 168), ((80, 80), True), 12)],
+    [((32, 48), ((32, 48), False), 40), ((44, 44), ((40, 40), True), 40), ((80, 168), ((80, 80), True), 60)],
     ids=["whole", "no multiple of the stride", "large"],
 )
 def test_evaluate_and_segment_agree(tmp_path: Path, size, seen, steps: int) -> None:
     """To the bit here: a case and its file have one name, which seeds the noise."""
     write_folder(tmp_path / "mine", *spots(size))
-    evaluated, segmented, count = four_lines(tmp_path, *SMALL, "--max-steps", str(steps))
+    evaluated, segmented, count = four_lines(tmp_path, *SMALL, "--max-steps", str(steps), samples=4)
     assert count >= 3
+    assert evaluated > 0.05  # else nothing is compared
     assert segmented == pytest.approx(evaluated, abs=1e-6)
     for of in ("runs/mine", "runs/mine/model"):
         model = berdiff.load(tmp_path / of)
@@ -188,17 +189,17 @@ def test_nothing_is_said_where_nothing_is_lost(store: Path, crop: int | None) ->
     assert planned(config, None) == (config, [])
 
 
-MINUTES = 3  # of training on the cells
+CPU_MINUTES = 3  # of training on the cells
 
 
 @pytest.mark.slow
 def test_the_four_lines_on_cells_that_five_people_outlined(shared_data: Path, tmp_path: Path) -> None:
     """82 images of 128x128. With the centre 64x64 it was .799 by `evaluate` and .597 by `segment`."""
     write_cells(shared_data / "multirater/bubil_d1_d3_128.h5", tmp_path / "mine")
-    evaluated, segmented, count = four_lines(tmp_path, "--max-minutes", str(MINUTES), "--engine.devices", "1")
+    evaluated, segmented, count = four_lines(tmp_path, "--max-cpu-minutes", str(CPU_MINUTES), "--engine.devices", "1")
     assert count == 16
     assert segmented == pytest.approx(evaluated, abs=0.01)
-    assert evaluated > 0.7
+    assert evaluated > 0.6
 
 
 def write_cells(file: Path, folder: Path) -> None:
