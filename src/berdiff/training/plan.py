@@ -51,7 +51,7 @@ class Choice(NamedTuple):
 
 
 def plan(config: AnyConfig, facts: Facts) -> list[Choice]:
-    """A value for each setting that is left open, as far as the method has it. What is given stays, and is minded."""
+    """A value for each setting that is left open and that the method has, beside those that are given."""
     open_, data, model = config.left_open, config.data, config.model
     patch, why = data.patch, ""
     if "data.patch" in open_ and data.crop is None:
