@@ -163,8 +163,9 @@ def _configuration(recipe: str, method: str | None, devices: int, settings: Mapp
         engine = replace(config.engine, devices="1", num_nodes=1, strategy="auto", threads=None)
     else:
         engine = replace(config.engine, devices=str(devices))
-    config = replace(config, engine=engine)
-    names = [name for name, _ in schema.flatten(config)]
+    left_open = (name for name in config.left_open if name not in settings and not name.startswith("engine."))
+    config = replace(config, engine=engine, left_open=tuple(left_open))
+    names = [name for name, _ in schema.flatten(config) if name != "left_open"]
     content = schema.plain(config)
     for name, value in settings.items():
         if name not in names:

@@ -62,7 +62,7 @@ def test_every_field_is_a_flag() -> None:
         "engine.threads": 2,
     }
     for name, value in flatten(CONFIG):
-        if name == "recipe":
+        if name in ("recipe", "left_open"):  # of the recipe
             continue
         new = choices[name] if name in choices else other[type(value)](value)
         argv = [flag(name), *map(str, new if isinstance(new, tuple) else [new])]

@@ -18,7 +18,7 @@ your own data:
       (PNG, NIfTI, DICOM, .npy, folders)
   berdiff data prepare folder FOLDER my.zarr
       (images and masks of your own)
-  berdiff train lidc-cpu --data my.zarr --out runs/mine
+  berdiff train own --data my.zarr --out runs/mine
       (then: berdiff segment runs/mine ...)
 """
 

@@ -45,10 +45,13 @@ def parse(argv: list[str]) -> Train[Any]:
     name, *rest = argv
     if name not in RECIPES:
         raise InputError(f"RECIPE: expected one of {', '.join(RECIPES)}, found {name!r}")
+    # a setting that a flag names is not planned, whatever its value
+    given = {word[2:].partition("=")[0].replace("-", "_") for word in rest if word.startswith("--")}
     first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     first.add_argument("--model.method", dest="method")
     asked, rest = first.parse_known_args(rest)
     config: TrainConfig[Any] = RECIPES[name]()
+    config = replace(config, left_open=tuple(setting for setting in config.left_open if setting not in given))
     if asked.method is not None:
         if asked.method not in METHODS.names():
             raise InputError(f"--model.method: expected one of {', '.join(METHODS.names())}, found {asked.method!r}")
@@ -78,6 +81,9 @@ def command(argv: list[str]) -> None:
 
     try:
         if asked.out is None or asked.dry_run:
+            config, notes = session.planned(config, asked.out)
+            for line in notes:
+                print(line, file=sys.stderr if asked.json else sys.stdout)
             found = estimate.estimate(config)
             if asked.json:
                 return print(schema.dump({"config": as_plain(config), "estimate": found}).rstrip())

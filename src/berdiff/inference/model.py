@@ -234,7 +234,8 @@ def load(
         note(f"model: {published}")  # which commit it was
     name = published or (run or place).name
     if run is None or not (run / "config.json").is_file():
-        return Model(segmenter, name, spec, size, device, crop=None if spec.patches else min(spec.size))
+        whole = spec.patches or spec.size[0] != spec.size[1]  # a crop is square
+        return Model(segmenter, name, spec, size, device, crop=None if whole else spec.size[0])
     data = schema.read(run / "config.json", _RunFile, "the configuration of a run").data
     return Model(segmenter, name, spec, size, device, data.store, data.crop)
 

@@ -144,6 +144,8 @@ class TrainConfig(schema.Settings, Generic[Model]):
     """A whole training of the method that `model` configures."""
 
     recipe: Annotated[str, tyro.conf.Suppress] = "custom"
+    left_open: Annotated[tuple[str, ...], tyro.conf.Suppress] = ()
+    """settings that are planned from the store when a run begins (training/plan.py); none in a run's config.json"""
     seed: Natural = 0  # of the weights, the order of the slices and every random draw
     init: str | None = None
     """begin from the weights of this run, model folder or bundled name, of the same architecture"""

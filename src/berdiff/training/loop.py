@@ -1,6 +1,7 @@
 """The loop: batches in, steps down the loss, averages, checkpoints, validation. The engine is Lightning Fabric."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -37,14 +38,16 @@ class Trainer:
         batches: Batches,
         cases: ValidationCases | None,
         run: Path,
+        notes: Sequence[str] = (),
     ) -> None:
-        """`batches` gives this process's parts of each batch; `cases` are validated on."""
+        """`batches` gives this process's parts of each batch; `cases` are validated on; `notes` are printed first."""
         self.fabric, self.config, self.batches, self.cases, self.run = fabric, config, batches, cases, run
         self.module, self.optimizer = set_up(fabric, segmenter, config)
         self.segmenter: Segmenter = self.module.module
         self.precision = fabric.strategy.precision  # it holds the scale of fp16's gradients, and nothing otherwise
         self.ema = Ema(self.segmenter, segmenter.average_buffers)
         self.buffers = saved_buffers(self.segmenter)
+        self.notes = notes
         self.counters = Counters()
         self.signals = Signals()
         self.journal = Journal(config, run, on=fabric.is_global_zero)
@@ -55,7 +58,7 @@ class Trainer:
     def train(self) -> str:
         """Run until the end, a limit or a signal; save; return the reason as a sentence."""
         with only_writer(self.run, self.fabric), disk_errors_as_sentence(f"the run in {self.run}", self._what_is_safe):
-            notes = self._resume()
+            notes = [*self.notes, *self._resume()]
             if self.config.validation.every and self.cases is None:
                 notes.append(f"validation is off: the store has no cases in the split {self.config.validation.split}")
             with self.journal.opened(self.counters.step, str(self.fabric.device)), self.signals.watched():

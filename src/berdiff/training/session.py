@@ -1,11 +1,13 @@
 """From a configuration and two addresses to a running trainer."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import torch
 
+from berdiff import schema
 from berdiff.data.batches import Batches
 from berdiff.data.dataset import SliceDataset
 from berdiff.data.describe import by, expect
@@ -21,6 +23,7 @@ from berdiff.parent import end_with_parent
 from berdiff.training.config import AnyConfig, TrainConfig, check, differences, load
 from berdiff.training.engine import make_fabric
 from berdiff.training.loop import Trainer
+from berdiff.training.plan import facts_of, lost_by_crop, plan, table, with_settings
 from berdiff.training.validate import read_cases
 
 FIRST_PROCESS = "BERDIFF_FIRST_PROCESS"
@@ -28,9 +31,28 @@ FIRST_PROCESS = "BERDIFF_FIRST_PROCESS"
 
 def train(config: AnyConfig, run: Path) -> str:
     """Begin the run in this folder, or resume it; returns why it ended, as a sentence."""
-    config = with_absolute_store(check(config))
+    config, notes = planned(with_absolute_store(check(config)), run)
     refuse_another(config, run)
-    return open_trainer(config, run).train()
+    return open_trainer(config, run, notes).train()
+
+
+def planned(config: TrainConfig[M], run: Path | None) -> tuple[TrainConfig[M], list[str]]:
+    """The configuration with nothing left open, and what is to be said at the beginning of a run.
+
+    A run that was begun keeps its plan, whatever the store or the machine is now.
+    """
+    if run is not None and (run / "config.json").is_file():
+        before = dict(schema.flatten(load(run / "config.json")))
+        return with_settings(config, {name: before[name] for name in config.left_open if name in before}), []
+    if not config.left_open and (config.data.crop is None or os.environ.get("LOCAL_RANK", "0") != "0"):
+        return config, []
+    store, notes = _open_store(config), []
+    if config.left_open:
+        facts = facts_of(config, store)
+        choices = plan(config, facts)
+        config = with_settings(config, {choice.setting: choice.value for choice in choices})
+        notes = table(config, choices, facts, store.address)
+    return config, [*notes, *lost_by_crop(config, store)]
 
 
 def with_absolute_store(config: TrainConfig[M]) -> TrainConfig[M]:
@@ -52,8 +74,11 @@ def refuse_another(config: AnyConfig, run: Path) -> None:
         expect(empty, run, "a run folder, an empty folder or none", "other files")
 
 
-def open_trainer(config: AnyConfig, run: Path) -> Trainer:
-    """What the configuration asks for, opened and checked; with several devices, in each of their processes."""
+def open_trainer(config: AnyConfig, run: Path, notes: Sequence[str] = ()) -> Trainer:
+    """What the configuration asks for, opened and checked; with several devices, in each of their processes.
+
+    `notes` are printed when the training begins.
+    """
     keep_freed_memory()
     fabric = make_fabric(config.engine)
     if os.environ.get("LOCAL_RANK", "0") != "0":
@@ -79,7 +104,7 @@ def open_trainer(config: AnyConfig, run: Path) -> Trainer:
         pin=fabric.device.type == "cuda",
     )
     seen = store.size if config.data.patch is not None else dataset.size  # in validation: all of it, or its centre
-    return Trainer(fabric, segmenter, config, batches, read_cases(store, config, seen), run)
+    return Trainer(fabric, segmenter, config, batches, read_cases(store, config, seen), run, notes)
 
 
 def _open_store(config: AnyConfig) -> Store:

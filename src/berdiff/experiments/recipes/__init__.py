@@ -17,10 +17,11 @@ from berdiff.experiments.recipes import (
     joint,
     latent,
     one_pass,
+    own,
 )
 from berdiff.training.config import TrainConfig, check
 
-_FAMILIES = (bernoulli, brats, latent, adversarial, joint, deterministic, diffusion, autoregressive, one_pass)
+_FAMILIES = (own, bernoulli, brats, latent, adversarial, joint, deterministic, diffusion, autoregressive, one_pass)
 
 RECIPES: dict[str, Callable[[], TrainConfig[Any]]] = {
     recipe.__name__.replace("_", "-"): recipe for family in _FAMILIES for recipe in family.RECIPES
