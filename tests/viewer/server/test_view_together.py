@@ -24,6 +24,10 @@ def test_from_the_page_to_masks_and_back(model, tmp_path, new_tab):
         assert tab.run("berdiff.hooks.voxel()") == list(place)
         assert np.ptp(tab.colour((7, place[1] + 1, place[2] + 1))) > 20  # coloured where it is marked
         assert np.ptp(tab.colour((7, place[1] + 5, place[2] + 5))) == 0
+        for z in (0, 6, 8, 11):  # the only bright slice is the clicked one
+            tab.run(f"berdiff.hooks.moveTo({[z, *place[1:]]})")
+            assert np.ptp(tab.colour((z, place[1] + 1, place[2] + 1))) == 0
+        tab.run(f"berdiff.hooks.moveTo({list(place)})")
         with page.expect_download() as download:
             page.click("#saves [data-kind='nifti']")
         assert download.value.suggested_filename.endswith("-nifti.zip")

@@ -34,18 +34,11 @@
       this.box = picture.shape.map((side) => [0, side]);
       this.mask = new Uint8Array(B.volume(this.box));
       const m = !json.samples ? null : state.mask ? B.shownMask().m : json.majority;
-      if (m !== null) this.copy(picture.mask(m, this.target), picture.maskBox);
+      if (m !== null) B.paste(picture.mask(m, this.target), picture.maskBox, this.mask, this.box);
       Object.assign(this, { active: true, strokes: [] });
       this.k = this.target;
       if (picture.json.volume && state.view !== "axial") B.setView("axial");
       this.changed();
-    }
-
-    copy(mask, [[z0, z1], [y0, y1], [x0, x1]]) {
-      const [, height, width] = B.picture.shape, row = x1 - x0;
-      for (let z = z0, from = 0; z < z1; z++) for (let y = y0; y < y1; y++, from += row) {
-        this.mask.set(mask.subarray(from, from + row), (z * height + y) * width + x0);
-      }
     }
 
     leave() {
