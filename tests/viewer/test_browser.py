@@ -9,6 +9,7 @@ from made_results import result_2d, several_2d, volume_result
 
 from berdiff.data.reading import read_image_files
 from berdiff.inference.result import Result
+from berdiff.output import html_report
 from berdiff.viewer.document import result_document
 
 GREY = np.array([51, 51, 51])  # 0.2 of white
@@ -297,3 +298,17 @@ def test_only_the_segmented_slices_are_marked_in_3d(show, first, last):
     top, bottom, _, _ = painted(tab, "3d", (first, 3, 10), saliency=True)
     head, foot, _, _ = painted(show(slab_document(0, DEPTH)), "3d", (0, 3, 10), saliency=True)
     assert (bottom - top) / (foot - head) == pytest.approx((last - first) / DEPTH, abs=0.1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [800, 1400, 1900])
+def test_a_reports_words_and_pictures_lie_below_each_other(new_tab, tmp_path, width):
+    result = result_2d()
+    entry = html_report.ReportEntry(result, result.representatives())
+    (tmp_path / "report.html").write_text(html_report.page("report", [entry]), encoding="utf-8")
+    page = new_tab(viewport={"width": width, "height": 900}).page
+    page.goto((tmp_path / "report.html").as_uri())
+    words = page.locator(".case > p").first.bounding_box()
+    pictures = [box.bounding_box() for box in page.locator(".case > div").all()]
+    assert words["y"] + words["height"] <= min(box["y"] for box in pictures)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width

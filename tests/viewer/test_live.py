@@ -2,6 +2,7 @@
 
 import base64
 import gzip
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -36,6 +37,11 @@ def segment(item, center):
     *z, y, x = center
     pool[(slice(None), 0, *z, slice(y - 2, y + 2), slice(x - 2, x + 2))] = 1
     return result_document(replace(result, pool=pool), image=False)
+
+
+def message_colour(tab):
+    words = tab.run("getComputedStyle(document.getElementById('message')).backgroundColor")
+    return [int(value) for value in re.findall(r"\d+", words)]
 
 
 @pytest.fixture
@@ -91,6 +97,8 @@ def test_refusals_and_a_cancelled_job(live):
     api.busy = True
     page.click("#run")
     page.wait_for_selector("#message:has-text('busy')")
+    red, green, blue = message_colour(tab)
+    assert red > max(green, blue)
     api.busy, api.hang = False, True
     page.click("#run")
     page.wait_for_selector("#job-words:has-text('5 of 16')")
@@ -119,6 +127,8 @@ def test_the_brush_saves_another_rater(live):
     page.fill("#brush-name", "Dr. A")
     page.click("#brush-save")
     page.wait_for_selector("#message:has-text('Saved as the mask of Dr. A.')")
+    red, green, blue = message_colour(tab)
+    assert green > max(red, blue)
     path, body, token = api.posts[0]
     assert (path, token, body["name"], body["target"]) == ("/api/items/p/raters", TOKEN, "Dr. A", "nodule")
     mask = np.frombuffer(gzip.decompress(base64.b64decode(body["mask"])), np.uint8).reshape(16, 24)

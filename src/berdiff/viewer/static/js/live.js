@@ -179,7 +179,7 @@
         const body = { name: $("brush-name").value.trim() || "corrected", target: names[brush.k] || names[0], mask: await B.packBytes(brush.mask) };
         await this.ask(`/api/items/${encodeURIComponent(this.item)}/raters`, "POST", body);
         brush.leave();
-        B.message(`Saved as the mask of ${body.name}.`);
+        B.message(`Saved as the mask of ${body.name}.`, true);
       });
     }
 

@@ -3,8 +3,9 @@
   "use strict";
   const B = window.berdiff, { $, state } = B;
 
-  B.message = (words) => {
+  B.message = (words, good = false) => {
     $("message").textContent = words;
+    $("message").classList.toggle("good", good);
     $("message").hidden = !words;
   };
 
