@@ -89,6 +89,7 @@
     B.view.afterDraw = () => {
       B.outlines.draw();
       if (B.picture) B.panel.refreshPlace();
+      if (B.brush) B.brush.refresh();
     };
     B.view.nv.onIntensityChange = () => { // by the mouse
       state.window = B.view.window;
