@@ -1,5 +1,7 @@
 """Anyone's folder: each naming gives the right masks to the right rater and target, each kind of file its values."""
 
+import json
+
 import nibabel
 import numpy as np
 import pytest
@@ -334,3 +336,44 @@ def test_a_store_is_made_of_it(tmp_path):
     assert list(table.case) == sorted(f"p{i // 3}_s{i}" for i in range(12))
     assert set(table.split) == {"train", "val", "test"}
     assert len(set(zip(table.patient, table.split, strict=True))) == 4
+
+
+# --- slices that a rater looked at ---
+
+
+def scan(root, looked_at):
+    """A volume of 5 slices with masks of every voxel; `looked_at`: rater -> target -> the slices, or None."""
+    save(root / "images" / "c.npy", np.zeros((5, H, W), np.uint8))
+    for rater, targets in looked_at.items():
+        for target, slices in targets.items():
+            save(root / "masks" / rater / target / "c.npy", np.ones((5, H, W), np.uint8))
+            if slices is not None:
+                note = root / "notes" / rater / target / "c.json"
+                note.parent.mkdir(parents=True)
+                note.write_text(json.dumps({"rater": rater, "slices": slices}))
+    return root
+
+
+def test_only_slices_that_a_rater_looked_at_are_cases(tmp_path):
+    looked_at = {"ann": {"a": [1, 3], "b": [3, 4]}, "bob": {"a": [0, 3], "b": [0, 3]}}
+    reading = read(scan(tmp_path / "two", looked_at), Options())
+    assert (reading.total, reading.raters) == (2, 2)
+    assert [(case.name, case.volume, case.masks.shape[:2]) for case in reading.cases] == [
+        ("c_000", "c", (1, 2)),
+        ("c_003", "c", (2, 2)),
+    ]
+    without = read(scan(tmp_path / "all", {"ann": {"a": None}, "bob": {"a": [2]}}), Options())
+    assert [len(case.masks) for case in without.cases] == [1, 1, 2, 1, 1]  # a rater without a note looked at all
+
+
+@pytest.mark.parametrize("slices", [[5], [-1], "all", [1.5], [True], {}, []])
+def test_a_note_with_other_slices_is_refused(tmp_path, slices):
+    with pytest.raises(InputError, match=r"notes|ann"):
+        read(scan(tmp_path, {"ann": {"a": slices}}), Options())
+
+
+def test_a_note_that_is_no_json_is_refused(tmp_path):
+    root = scan(tmp_path, {"ann": {"a": [1]}})
+    (root / "notes" / "ann" / "a" / "c.json").write_text("{")
+    with pytest.raises(InputError, match=r"c\.json"):
+        read(root, Options())

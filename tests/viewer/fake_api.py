@@ -24,6 +24,7 @@ class FakeApi:
         self.deleted: list[str] = []
         self.looks = 0
         self.hang = self.busy = False
+        self.known = {"nodule"}  # targets
 
     def state(self) -> dict[str, Any]:
         model = {"name": "bright", "size": [16, 16], "channels": ["ct"], "targets": ["nodule"], "sampler": {"steps": 3}}
@@ -39,7 +40,7 @@ class FakeApi:
             }
             for key, of in self.documents.items()
         ]
-        return {"models": [model], "items": items, "limits": {"samples": 64}}
+        return {"models": [model], "items": items, "limits": {"samples": 64}, "corrections": True}
 
     def get(self, path: str) -> tuple[int, Any]:
         if path == "/api/state":
@@ -68,6 +69,9 @@ class FakeApi:
                 if self.busy
                 else (202, {"id": "j1"})
             )
+        if not body.get("new_target") and body["target"] not in self.known:
+            return 409, {"error": f"target: expected nodule, found {body['target']!r}"}
+        self.known.add(body["target"])
         return 201, {}
 
 

@@ -9,6 +9,7 @@ from made_results import result_2d, several_2d, volume_result
 
 from berdiff.data.reading import read_image_files
 from berdiff.inference.result import Result
+from berdiff.output import html_report
 from berdiff.viewer.document import result_document
 
 GREY = np.array([51, 51, 51])  # 0.2 of white
@@ -219,3 +220,94 @@ def test_another_channel_is_another_picture_under_the_same_masks(show):
     tab.page.wait_for_function("() => berdiff.hooks.state().channel === 0 && !berdiff.view.hold")
     assert is_grey(tab.colour((0, 10, 10)))
     assert tab.run("berdiff.hooks.voxel()") == [0, 6, 12]
+
+
+DEPTH = 12
+
+
+def slab_document(first: int, last: int) -> dict:
+    """Of a volume (12, 20, 24) in which the slices from `first` to `last` were segmented, as a slab of their own.
+
+    All samples mark the rows 0 to 5 and columns 8 to 13 of each slice of the slab; so does a rater.
+    """
+    pool = np.zeros((4, 1, last - first, 20, 24), np.uint8)
+    pool[..., 0:6, 8:14] = 1
+    slab = volume_result(np.full((last - first, 20, 24), 20), (2.0, 1.0, 1.0))
+    document = result_document(replace(slab, pool=pool, raters=pool[:1]))
+    image = result_document(volume_result(np.full((DEPTH, 20, 24), 20), (2.0, 1.0, 1.0)))["image"]
+    box = document["masks"]["box"]
+    inside = [[first + end for end in box[0]], *box[1:]]
+    return {
+        **document,
+        "image": image,
+        "shape": [DEPTH, 20, 24],
+        "start": [first, 3, 10],
+        "masks": {**document["masks"], "box": inside},
+    }
+
+
+def painted(tab, view: str, voxel: tuple[int, int, int], **layers: object) -> list[int]:
+    """What the layers change in a plane or in 3D: its top, bottom, left and right in pixels of the window;
+    nothing where they change nothing."""
+    off = {"contours": False, "saliency": False, "mask": False, "raters": []}
+    tab.run(f"berdiff.setView('{view}')")
+    tab.run(f"berdiff.hooks.moveTo({list(voxel)})")
+    box = tab.page.locator("#frame").bounding_box()
+    frame = (slice(int(box["y"]), int(box["y"] + box["height"])), slice(int(box["x"]), int(box["x"] + box["width"])))
+    tab.set(**off)
+    before = tab.pixels()[frame]
+    tab.set(**{**off, **layers})
+    changed = np.abs(tab.pixels()[frame] - before).max(-1) > 12
+    rows, columns = np.flatnonzero(changed.any(1)) + int(box["y"]), np.flatnonzero(changed.any(0)) + int(box["x"])
+    return [int(ends[i]) for ends in (rows, columns) for i in (0, -1)] if len(rows) else []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("first", "last", "layer"),
+    [
+        *((*slab, {"saliency": True}) for slab in [(6, 7), (4, 8), (0, 1), (11, 12)]),
+        (6, 7, {"mask": True}),
+        (6, 7, {"raters": [0]}),
+    ],
+)
+def test_only_the_segmented_slices_are_marked_in_every_plane(show, first, last, layer):
+    tab = show(slab_document(first, last))
+    tab.run("berdiff.setSmooth(false)")
+    for z in sorted({0, first - 1, first, last - 1, last, DEPTH - 1} & set(range(DEPTH))):
+        assert bool(painted(tab, "axial", (z, 3, 10), **layer)) == (first <= z < last), z
+    for axis, view in ((1, "coronal"), (2, "sagittal")):
+        top, bottom, left, right = painted(tab, view, (first, 3, 10), **layer)
+        half = abs(tab.where((1, 3, 10), axis)[1] - tab.where((0, 3, 10), axis)[1]) / 2
+        assert abs(top - (tab.where((last - 1, 3, 10), axis)[1] - half)) <= 4  # the head is above
+        assert abs(bottom - (tab.where((first, 3, 10), axis)[1] + half)) <= 4
+        ends = sorted(tab.where((first, *place), axis)[0] for place in ((0, 8), (5, 13)))
+        half = abs(tab.where((first, 1, 9), axis)[0] - tab.where((first, 0, 8), axis)[0]) / 2
+        assert abs(left - (ends[0] - half)) <= 4
+        assert abs(right - (ends[1] + half)) <= 4
+    assert tab.errors == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("first", "last"), [(6, 7), (4, 8)])
+def test_only_the_segmented_slices_are_marked_in_3d(show, first, last):
+    tab = show(slab_document(first, last))
+    tab.run("berdiff.setView('3d')")
+    tab.run("berdiff.view.nv.setRenderAzimuthElevation(180, 0)")  # from the front, at the height of the middle
+    top, bottom, _, _ = painted(tab, "3d", (first, 3, 10), saliency=True)
+    head, foot, _, _ = painted(show(slab_document(0, DEPTH)), "3d", (0, 3, 10), saliency=True)
+    assert (bottom - top) / (foot - head) == pytest.approx((last - first) / DEPTH, abs=0.1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [800, 1400, 1900])
+def test_a_reports_words_and_pictures_lie_below_each_other(new_tab, tmp_path, width):
+    result = result_2d()
+    entry = html_report.ReportEntry(result, result.representatives())
+    (tmp_path / "report.html").write_text(html_report.page("report", [entry]), encoding="utf-8")
+    page = new_tab(viewport={"width": width, "height": 900}).page
+    page.goto((tmp_path / "report.html").as_uri())
+    words = page.locator(".case > p").first.bounding_box()
+    pictures = [box.bounding_box() for box in page.locator(".case > div").all()]
+    assert words["y"] + words["height"] <= min(box["y"] for box in pictures)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width

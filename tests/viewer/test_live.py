@@ -2,6 +2,7 @@
 
 import base64
 import gzip
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -36,6 +37,11 @@ def segment(item, center):
     *z, y, x = center
     pool[(slice(None), 0, *z, slice(y - 2, y + 2), slice(x - 2, x + 2))] = 1
     return result_document(replace(result, pool=pool), image=False)
+
+
+def message_colour(tab):
+    words = tab.run("getComputedStyle(document.getElementById('message')).backgroundColor")
+    return [int(value) for value in re.findall(r"\d+", words)]
 
 
 @pytest.fixture
@@ -91,6 +97,8 @@ def test_refusals_and_a_cancelled_job(live):
     api.busy = True
     page.click("#run")
     page.wait_for_selector("#message:has-text('busy')")
+    red, green, blue = message_colour(tab)
+    assert red > max(green, blue)
     api.busy, api.hang = False, True
     page.click("#run")
     page.wait_for_selector("#job-words:has-text('5 of 16')")
@@ -119,6 +127,8 @@ def test_the_brush_saves_another_rater(live):
     page.fill("#brush-name", "Dr. A")
     page.click("#brush-save")
     page.wait_for_selector("#message:has-text('Saved as the mask of Dr. A.')")
+    red, green, blue = message_colour(tab)
+    assert green > max(red, blue)
     path, body, token = api.posts[0]
     assert (path, token, body["name"], body["target"]) == ("/api/items/p/raters", TOKEN, "Dr. A", "nodule")
     mask = np.frombuffer(gzip.decompress(base64.b64decode(body["mask"])), np.uint8).reshape(16, 24)
@@ -126,4 +136,76 @@ def test_the_brush_saves_another_rater(live):
     expected[3, 4:10] = 1
     expected[3, 6] = 0
     np.testing.assert_array_equal(mask, expected)
+    assert body["slices"] is None
+    assert not page.locator("#brush-slices").is_visible()
     assert tab.errors == []
+
+
+def test_the_brush_knows_the_slices_that_were_looked_at(live):
+    api, tab = live
+    page = tab.page
+
+    def looked_at():
+        return page.inner_text("#brush-count")
+
+    def paint(z, row, column):
+        tab.run(f"berdiff.hooks.moveTo([{z}, {row}, {column}])")
+        page.mouse.click(*tab.where((z, row, column)))
+
+    page.click("#brush-start")
+    assert looked_at() == "0 of 6 slices"
+    page.click("#brush-save")
+    page.wait_for_selector("#message:has-text('looked at')")
+    assert api.posts == []
+    paint(2, 5, 5)
+    paint(2, 9, 9)
+    paint(4, 5, 5)
+    assert looked_at() == "2 of 6 slices"
+    page.keyboard.press("z")  # the only stroke of slice 4, and one of two of slice 2
+    page.keyboard.press("z")
+    assert looked_at() == "1 of 6 slices"
+    tab.run("berdiff.hooks.moveTo([3, 0, 0])")
+    assert page.get_attribute("#brush-looked", "aria-pressed") == "false"
+    page.keyboard.press("l")
+    assert page.get_attribute("#brush-looked", "aria-pressed") == "true"
+    tab.run("berdiff.hooks.moveTo([0, 0, 0])")
+    assert page.get_attribute("#brush-looked", "aria-pressed") == "false"
+    page.click("#brush-looked")
+    page.click("#brush-looked")
+    page.click("#brush-erase")
+    paint(5, 5, 5)  # nothing is there to erase
+    assert looked_at() == "2 of 6 slices"
+    page.click("#brush-save")
+    page.wait_for_selector("#message:has-text('Saved')")
+    (_, body, _) = api.posts[0]
+    assert body["slices"] == [2, 3]
+    mask = np.frombuffer(gzip.decompress(base64.b64decode(body["mask"])), np.uint8).reshape(6, 20, 28)
+    assert np.flatnonzero(mask.any((1, 2))).tolist() == [2]
+    assert tab.errors == []
+
+
+def test_a_new_target_is_asked_for_once(live):
+    api, tab = live
+    page, asked = tab.page, []
+    api.known = {"lesion"}
+    answers = [False, True]
+
+    def answer(dialog):
+        asked.append(dialog.message)
+        (dialog.accept if answers.pop(0) else dialog.dismiss)()
+
+    page.on("dialog", answer)
+    page.click("#items button:has-text('picture')")
+    page.wait_for_selector("#items button[aria-pressed='true']:has-text('picture')")
+    page.click("#brush-start")
+    for saved in (False, True):
+        with page.expect_event("dialog"):
+            page.click("#brush-save")
+        if saved:
+            page.wait_for_selector("#message:has-text('Saved')")
+    page.click("#brush-start")
+    page.click("#brush-save")
+    page.wait_for_selector("#message:has-text('Saved')")
+    assert len(asked) == 2
+    assert all("nodule" in words for words in asked)
+    assert [body.get("new_target", False) for _, body, _ in api.posts] == [False, False, True, False]

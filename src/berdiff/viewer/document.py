@@ -144,10 +144,8 @@ def _raters(image: OpenedImage) -> list[np.ndarray]:
 
 
 def _mask_box(marked: Box | None, box: Box) -> Box:
-    """What is marked in the image's part, and one voxel around it: graphics cards go on outside with what is at the
-    edge. One voxel where nothing is marked."""
-    around = marked and overlap(tuple((first - 1, last + 1) for first, last in marked), box)
-    return around or tuple((first, first + 1) for first, _ in box)
+    """What is marked in the image's part; one voxel where nothing is."""
+    return (marked and overlap(marked, box)) or tuple((first, first + 1) for first, _ in box)
 
 
 def _masks(parts: Sequence[np.ndarray], box: Box) -> dict[str, Any]:

@@ -6,12 +6,14 @@ import json
 
 import nibabel
 import numpy as np
+import pytest
 from dicom_writer import write_slice
 from view_server import item_named, picture, segmented, serving, upload, volume
 
 from berdiff.data.prepare import prepare
 from berdiff.data.sources import folder as folder_source
 from berdiff.data.store import open_store
+from berdiff.errors import InputError
 from berdiff.methods import folder
 from fakes import Blur, make_spec, make_store
 
@@ -76,8 +78,8 @@ def test_volumes_of_any_orientation_and_dicom_series(model, tmp_path):
     assert b"Smith" not in b"".join(path.read_bytes() for path in root.rglob("*") if path.is_file())
     store = prepared(root, tmp_path / "s.zarr", size=(50, 50), window=(0.0, 1.0))
     images, masks = store.read(np.arange(len(store)))
-    assert len(store) == 12 + 3
-    np.testing.assert_array_equal(masks[:, 0, 0].sum((1, 2)) > 0, images[:, 0].max((1, 2)) > 0.9)
+    assert len(store) == 1 + 3  # those that the masks mark
+    assert masks.any((1, 2, 3, 4)).all()
     for image, mask in zip(images[:, 0], masks[:, 0, 0], strict=True):
         np.testing.assert_array_equal(mask == 1, image > 0.9)  # each mask lies on what it marks
 
@@ -115,7 +117,8 @@ def test_a_label_map_from_slicer(server, tmp_path):
     assert answer.status_code == 200, answer.text
     assert answer.json()["image"] == "scan"
     store = prepared(tmp_path / "corrections", tmp_path / "s.zarr", window=(0.0, 1.0))
-    images, masks = store.read(np.arange(12))
+    assert len(store) == 1  # the slice that is marked, of 12
+    images, masks = store.read([0])
     np.testing.assert_array_equal(masks[:, 0, 0] == 1, images[:, 0] > 0.5)
     assert "the same place in space" in put(nifti(labels, step=4.0)).json()["error"]
     assert "label: expected the values 1, found [2]" in put(nifti(labels * 2)).json()["error"]
@@ -124,6 +127,96 @@ def test_a_label_map_from_slicer(server, tmp_path):
     assert put(label, params="{").status_code == 400
     assert len([path for path in service.folder.rglob("*") if path.is_file()]) == 1  # the lock
     assert item["shape"] == [12, 50, 40]
+
+
+def stack(tmp_path, depth=16):
+    (tmp_path / "in").mkdir()
+    np.save(tmp_path / "in" / "scan.npy", np.random.default_rng(0).random((depth, 16, 16), np.float32))
+    return tmp_path / "in"
+
+
+def painted(*places, depth=16):
+    mask = np.zeros((depth, 16, 16), np.uint8)
+    for z, y in places:
+        mask[z, y, 4:9] = 1
+    return mask
+
+
+def shown(store):
+    """slice -> the raters' marked pixels."""
+    masks = store.read(np.arange(len(store)))[1].sum((2, 3, 4))
+    rows = zip(store.cases.case, store.cases.raters, masks, strict=True)
+    return {int(name[-3:]): marked[:count].tolist() for name, count, marked in rows}
+
+
+def test_one_painted_slice_of_sixteen_is_one_case(model, tmp_path):
+    root = tmp_path / "corrections"
+    with serving(model, [stack(tmp_path)], corrections=root) as (client, _):
+        item = item_named(client, "scan")["id"]
+        save(client, item, "anna", painted((5, 3)))
+        assert shown(prepared(root, tmp_path / "one.zarr", missing_raters=True)) == {5: [5]}
+        # what a model marked in other slices is nobody's; an empty slice that was looked at is one without a finding
+        save(client, item, "ben", painted((2, 3), (5, 3), (6, 3), (6, 4)), slices=[9, 6, 6, 5])
+    assert shown(prepared(root, tmp_path / "two.zarr", missing_raters=True)) == {5: [5, 5], 6: [10], 9: [0]}
+    (note,) = (json.loads(path.read_text()) for path in root.glob("notes/ben/nodule/*.json"))
+    assert note["slices"] == [5, 6, 9]
+
+
+def test_slices_are_those_of_the_image(server, model, tmp_path):
+    client, _ = server
+    flat = item_named(client, "picture")["id"]
+    assert save(client, flat, "anna", np.ones((40, 48)), slices=[0], status=400)["error"].startswith("slices: ")
+    with serving(model, [stack(tmp_path)], corrections=tmp_path / "c") as (client, _):
+        item = item_named(client, "scan")["id"]
+        for slices in ([16], [3, 99]):
+            assert save(client, item, "anna", painted((3, 3)), slices=slices, status=400)["error"].startswith(
+                "slices: "
+            )
+        save(client, item, "anna", painted((3, 3)), slices=[-1], status=422)
+        assert not (tmp_path / "c").exists()
+        save(client, item, "anna", painted())
+    with pytest.raises(InputError, match="notes: expected a slice"):
+        prepared(tmp_path / "c", tmp_path / "none.zarr")
+
+
+def test_a_new_target_is_asked_for_once(server, tmp_path):
+    client, _ = server
+    item, mask = item_named(client, "picture")["id"], np.ones((40, 48), np.uint8)
+    sentence = save(client, item, "anna", mask, target="Segment 1", status=409)["error"]
+    assert "nodule" in sentence
+    assert "Segment 1" in sentence
+    assert not (tmp_path / "corrections").exists()
+    save(client, item, "anna", mask, target="lesion", new_target=True)
+    save(client, item, "ben", mask, target="lesion")
+    save(client, item, "ben", mask, target="Segment 1", status=409)
+
+
+def test_a_segment_of_another_name_is_the_only_target(server, tmp_path):
+    client, _ = server
+    labels = np.zeros((40, 50, 12), np.uint8)
+    labels[20, 30, 7], labels[10, 30, 3] = 1, 2
+
+    def put(values, **names):
+        label = gzip.compress(nibabel.Nifti1Image(values, np.diag([2.0, 2, 3, 1])).to_bytes())
+        info = [{"name": name, "idx": value} for name, value in names.items()]
+        params = {"label_info": info, "client_id": "anna"}
+        return client.put(
+            "/datastore/label",
+            params={"image": "scan"},
+            data={"params": json.dumps(params)},
+            files={"label": ("label.nii.gz", label)},
+        )
+
+    answer = put(labels, nodule=1, Segment_2=2)
+    assert answer.status_code == 400
+    assert answer.json()["error"].endswith("found Segment_2")
+    assert "nodule" in answer.json()["error"]
+    assert put(labels * 0, Segment_1=1).status_code == 400
+    assert not (tmp_path / "corrections").exists()
+    assert put(labels * (labels == 1), Segment_1=1, Segment_2=2).status_code == 200
+    assert [path.name for path in (tmp_path / "corrections" / "masks").glob("*/*")] == ["nodule"]
+    store = prepared(tmp_path / "corrections", tmp_path / "s.zarr", window=(0.0, 1.0))
+    assert (len(store), int(store.read([0])[1].sum())) == (1, 1)
 
 
 def test_without_a_folder_nothing_is_saved(model, files):

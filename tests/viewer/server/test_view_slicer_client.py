@@ -316,8 +316,8 @@ def test_masks_of_the_page_are_labels_too(slicer, client, library, tmp_path):
     item = item_named(client, "picture")["id"]
     mask = np.zeros((40, 48), np.uint8)
     mask[3:9, 5:7] = 1
-    save(client, item, "Ben", mask, target="b")
-    save(client, item, "Ben", 1 - mask, target="a")
+    save(client, item, "Ben", mask, target="b", new_target=True)
+    save(client, item, "Ben", 1 - mask, target="a", new_target=True)
     assert slicer.info()["datastore"] == {"total": 2, "completed": 1, "label_tags": {"final": 1}}
     info = slicer.datastore()["objects"][item]["labels"]["final"]["info"]
     assert (info["client_id"], info["params"]["label_names"]) == ("Ben", {"b": 1, "a": 2})

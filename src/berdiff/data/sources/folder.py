@@ -13,6 +13,10 @@ masks/PATIENT/SCAN.png): the case is then PATIENT/SCAN. Other names are given by
 "{target}/{case}"`, or, for several channels in several files like nnU-Net's CASE_0000, `--image-name
 "{case}_{channel}"`.
 
+`notes/...json`, named as its mask in `masks/` is, may hold the slices of a volume that a rater looked at
+(`{"slices": [7]}`): in the others there is no mask by this rater, and a slice without any rater is no case.
+`berdiff view --corrections` writes such notes.
+
 Several targets are files of their own by those names, or values of one mask: `--labels liver=1 tumour=2` are
 exclusive, at most one per pixel; lists of values overlap as they are meant to, and `--labels wt=1,2,4 tc=1,4 et=4`,
 each inside the one before it, are nested. `--kind` says otherwise, and every mask is checked against it.
@@ -41,7 +45,7 @@ from berdiff.data.kinds import TargetValues, implied_kind, label_values
 from berdiff.data.paths import expect_folder
 from berdiff.data.reading import ImageFile, Outline, outline, read_image_file, read_labels
 from berdiff.data.sources.case_list import read_case_list
-from berdiff.data.sources.folder_names import ONLY, FoundCase, find_cases
+from berdiff.data.sources.folder_names import NOTES, ONLY, FoundCase, find_cases
 from berdiff.data.volumes import check_same_place
 from berdiff.schema import Settings
 
@@ -107,6 +111,9 @@ def read(path: str | Path, options: Options) -> Reading:
     targets = _targets(found, options)
     _check_complete(found, raters, targets, options)
     outlines = _outlines(found, options)
+    annotated = [_annotated(case, outline) for case, outline in zip(found, outlines, strict=True)]
+    total = sum(map(len, annotated))
+    expect(total, root / NOTES, "a slice that a rater looked at")
     first = outlines[0]
     colours = ("red", "green", "blue") if first.channels == 3 else ("image",)
     scalable = options.window is None and options.scale != "percentiles"
@@ -120,8 +127,12 @@ def read(path: str | Path, options: Options) -> Reading:
         raters=len(raters),
         size=options.size or first.size,
         dtype="uint8" if eight_bit else "float32",
-        total=sum(case.slices or 1 for case in outlines) if not options.drop_empty else None,
-        cases=(one for case in found for one in _cases(case, root, targets, values, eight_bit, options)),
+        total=total if not options.drop_empty else None,
+        cases=(
+            one
+            for case, slices in zip(found, annotated, strict=True)
+            for one in _cases(case, slices, root, targets, values, eight_bit, options)
+        ),
         notes=notes,
     )
 
@@ -196,10 +207,26 @@ def _outlines(found: list[FoundCase], options: Options) -> list[Outline]:
     return outlines
 
 
+def _annotated(case: FoundCase, outline: Outline) -> dict[int, list[int]]:
+    """slice -> which of the raters, in the order of their names, looked at it: without the slices of none."""
+    every, raters = range(outline.slices or 1), sorted(case.masks)
+    for rater, slices in case.looked_at.items():
+        fits = slices <= set(every)
+        expect(fits, case.image, f"notes of {rater!r} on the slices 0 to {every[-1]}", some_values(np.array([*slices])))
+    looked = {z: [r for r, rater in enumerate(raters) if z in case.looked_at.get(rater, every)] for z in every}
+    return {z: who for z, who in looked.items() if who}
+
+
 def _cases(
-    case: FoundCase, root: Path, targets: list[str], values: TargetValues, eight_bit: bool, options: Options
+    case: FoundCase,
+    annotated: dict[int, list[int]],
+    root: Path,
+    targets: list[str],
+    values: TargetValues,
+    eight_bit: bool,
+    options: Options,
 ) -> Iterator[Case]:
-    """The slices of one image or volume, with its masks."""
+    """The annotated slices of one image or volume, with the masks of those who looked at them."""
     paths = [case.images[channel] for channel in sorted(case.images)]
     files = [read_image_file(path) for path in paths]
     first = files[0]
@@ -213,14 +240,14 @@ def _cases(
         for _, files in sorted(case.masks.items())
     ]
     masks = np.stack([np.concatenate(of_targets) for of_targets in by_rater])  # (R, K, Z, H, W)
-    depth, height, width = masks.shape[2:]
+    height, width = masks.shape[3:]
     volume, source = case.name.replace("/", "_"), paths[0].relative_to(root).as_posix()
     size = options.size or (height, width)
     spacing = fit_spacing((first.spacing[-2], first.spacing[-1]), (height, width), size, options.fit)
-    for z in range(depth):
-        if options.drop_empty and not masks[:, :, z].any():
+    for z, raters in annotated.items():
+        if options.drop_empty and not masks[raters, :, z].any():
             continue
-        fitted = fit_image(image[:, z], size, options.fit), fit_labels(masks[:, :, z], size, options.fit)
+        fitted = fit_image(image[:, z], size, options.fit), fit_labels(masks[raters, :, z], size, options.fit)
         name, part_of = (volume, "") if first.planar else (f"{volume}_{z:03d}", volume)
         yield Case(name, case.patient, *fitted, part_of, spacing, source, case.split)
 

@@ -6,15 +6,17 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from berdiff import schema
 from berdiff.data import dicom
 from berdiff.data.describe import expect, present
-from berdiff.data.paths import SPLIT_FOLDERS, add_once, expect_folder, files_under, inside
+from berdiff.data.paths import SPLIT_FOLDERS, add_once, exists, expect_folder, files_under, inside
 from berdiff.data.reading import SUFFIXES, stem
 from berdiff.errors import InputError
 
 # The masks' names that need no option, tried in this order until one explains every mask.
 MASK_NAMES = ("{case}", "{case}_{rater}", "{rater}/{case}", "{case}_{rater}_{target}", "{rater}/{target}/{case}")
 MASK_FIELDS = ("case", "rater", "target")
+NOTES = "notes"  # the folder of what is known about masks, each in a JSON file called as its mask is
 ONLY = "mask"  # the name of the only rater or target where the names hold none
 
 
@@ -25,6 +27,7 @@ class FoundCase:
     name: str
     images: dict[str, Path]  # channel -> file; one channel called "" where the names hold none
     masks: dict[str, dict[str, Path]]  # rater -> target -> file
+    looked_at: dict[str, set[int]]  # rater -> the slices that the rater looked at, where that is known; else all
     split: str = ""  # one of SPLITS where there are folders called train, val, test
     patient: str = ""
 
@@ -75,16 +78,32 @@ def _find(root: Path, images: str, masks: str, image_name: str, mask_name: str |
         match = pattern.fullmatch(key)
         if match is None:
             raise InputError(f"{path}: expected an image called {image_name} (--image-name), found {key!r}")
-        case = found.setdefault(match["case"], FoundCase(match["case"], {}, defaultdict(dict)))
+        case = found.setdefault(match["case"], FoundCase(match["case"], {}, defaultdict(dict), {}))
         case.images[match.groupdict().get("channel", "")] = path
     expect(found, root / images, f"images ({', '.join(SUFFIXES)})")
     expect(mask_files, root / masks, "masks")
     for key, match in _explain(mask_files, mask_name, found).items():
         fields = match.groupdict()
-        found[fields["case"]].masks[fields.get("rater", ONLY)][fields.get("target", ONLY)] = mask_files[key]
+        case, rater = found[fields["case"]], fields.get("rater", ONLY)
+        case.masks[rater][fields.get("target", ONLY)] = mask_files[key]
+        slices = _looked_at(root, key)
+        if slices is not None:  # of several targets a rater must have looked for each
+            case.looked_at[rater] = case.looked_at.get(rater, slices) & slices
     for case in found.values():
         expect(case.masks, case.image, f"a mask for the case {case.name!r} in {root / masks}")
     return found
+
+
+def _looked_at(root: Path, mask: str) -> set[int] | None:
+    """The `slices` in the note about a mask; None where there is no such note."""
+    path = root / NOTES / f"{mask}.json"
+    if not exists(path):
+        return None
+    note = schema.read_json(inside(root, path), "a note about a mask")
+    slices = note.get("slices") if isinstance(note, dict) else None
+    right = slices is None or (isinstance(slices, list) and all(type(z) is int and z >= 0 for z in slices))
+    expect(right, path, "`slices`, a list of numbers from 0", "something else")
+    return None if slices is None else set(slices)
 
 
 def _listing(root: Path, folder: str) -> dict[str, Path]:

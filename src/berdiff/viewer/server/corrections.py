@@ -2,7 +2,8 @@
 
 DIR/images/CASE.*                        the image, without a patient's name in it
 DIR/masks/RATER/TARGET/CASE.*            a rater's mask
-DIR/notes/RATER/TARGET/CASE.json         who, when, with which model, corrected from which sample
+DIR/notes/RATER/TARGET/CASE.json         who, when, which slices of a volume the rater looked at, with which model,
+                                         corrected from which sample
 
 A case is called by its image's name and a part of the checksum of its values: the same image is the same case.
 """
@@ -50,16 +51,33 @@ class Corrections:
     def __init__(self, folder: Path) -> None:
         self.folder, self._lock = folder, threading.Lock()
 
-    def save(self, item: Item, file: ImageFile, masks: Mapping[str, np.ndarray], rater: str, note: Note) -> list[str]:
+    def save(
+        self,
+        item: Item,
+        file: ImageFile,
+        masks: Mapping[str, np.ndarray],
+        rater: str,
+        note: Note,
+        slices: Sequence[int] | None = None,
+    ) -> list[str]:
         """`masks`: target -> ([Z,] H, W) of 0 and 1, upright. The paths written, counted from the folder.
 
-        A rater's later mask of a case takes the place of the earlier one.
+        `slices`: those of a volume that the rater looked at, which alone are prepared; without it, those in which any
+        of the masks marks anything. A rater's later mask of a case takes the place of the earlier one.
         """
         name = safe_name(rater, "name")
         targets = {safe_name(target, "target"): mask for target, mask in masks.items()}
         shape = file.values.shape[2:] if file.planar else file.values.shape[1:]
         for target, mask in targets.items():
             expect(mask.shape == shape, target, f"a mask of {by(shape)} like its image", by(mask.shape))
+        if not file.planar:
+            looked_at = np.flatnonzero([np.any([mask[z] for mask in masks.values()]) for z in range(shape[0])]).tolist()
+            looked_at = looked_at if slices is None else sorted(set(slices))
+            fits = all(0 <= z < shape[0] for z in looked_at)
+            expect(fits, "slices", f"numbers from 0 to {shape[0] - 1}", looked_at)
+            note = {**note, "slices": looked_at}
+        else:
+            expect(slices is None, "slices", "none for an image that is no volume", slices)
         case = case_name(item, file)
         written: list[str] = []
         with self._lock:
@@ -76,6 +94,10 @@ class Corrections:
                 write_text(self.folder / note_name, schema.dump({**facts, "image": item.name, **note}))
                 written.append(note_name)
         return written
+
+    def targets(self) -> list[str]:
+        """Those that any rater has saved."""
+        return sorted({path.name for path in self.folder.glob("masks/*/*") if path.is_dir()})
 
     def missing(self, item: Item, file: ImageFile, rater: str, targets: Sequence[str]) -> list[str]:
         """Of these targets, those that the rater has not saved yet: a store takes all of them or none."""

@@ -92,13 +92,19 @@ class JobAnswer(BaseModel):
 
 
 class RaterRequest(_Body):
-    """A rater's mask of a whole item: base64 of gzip of uint8 in C order ([Z,] H, W), upright."""
+    """A rater's mask of a whole item: base64 of gzip of uint8 in C order ([Z,] H, W), upright.
+
+    `slices`: those of a volume that the rater looked at; without it, those that the mask marks. Only these are prepared
+    to train on. `new_target`: the target may be one that neither a model nor the corrections have yet.
+    """
 
     name: Annotated[str, Field(min_length=1, max_length=64)]
     target: Annotated[str, Field(min_length=1, max_length=64)]
     mask: Annotated[str, Field(min_length=1, max_length=LIMITS.mask_bytes)]
     job: Annotated[str, Field(max_length=64)] | None = None  # the job whose mask was corrected
     sample: Annotated[int, Field(ge=1, le=LIMITS.pool)] | None = None  # its number among all samples
+    slices: Annotated[list[Place], Field(max_length=LIMITS.side)] | None = None
+    new_target: bool = False
 
 
 class RaterAnswer(BaseModel):

@@ -206,7 +206,17 @@ class Service:
         note: dict[str, Any] = {"corrected_from": None}
         if job is not None and job.result is not None:
             note = {"corrected_from": {"sample": request.sample, "settings": dict(job.result.result.settings)}}
-        return self.save(item, file, {request.target: mask}, request.name, note, entry.spec.targets)
+        known = self.known_targets()
+        if self.corrections is not None and not request.new_target and safe_name(request.target, "target") not in known:
+            adds = 'a new one needs "new_target": true'
+            raise Refused(409, f"target: expected {', '.join(known.values())}, found {request.target!r} ({adds})")
+        masks = {request.target: mask}
+        return self.save(item, file, masks, request.name, note, entry.spec.targets, request.slices)
+
+    def known_targets(self) -> dict[str, str]:
+        """Folder's name -> target: of all models, and of what was saved before."""
+        saved = self.corrections.targets() if self.corrections is not None else []
+        return {safe_name(one, "target"): one for one in [*saved, *(t for m in self.models for t in m.spec.targets)]}
 
     def save(
         self,
@@ -216,10 +226,11 @@ class Service:
         rater: str,
         note: dict[str, Any],
         targets: Sequence[str],
+        slices: Sequence[int] | None = None,
     ) -> tuple[list[str], list[str]]:
         if self.corrections is None:
             raise Refused(409, "corrections: expected a server that was started with --corrections DIR, found none")
-        written = self.corrections.save(item, file, masks, rater, note)
+        written = self.corrections.save(item, file, masks, rater, note, slices)
         known = targets if set(masks) <= set(targets) else list(masks)
         return written, self.corrections.missing(item, file, rater, known)
 
@@ -240,6 +251,7 @@ class Service:
         shape = file.values.shape[2:] if file.planar else file.values.shape[1:]
         found = {int(value) for value in np.unique(labels)} - {0}
         expect(found <= set(names), "label", f"the values {', '.join(map(str, sorted(names)))}", sorted(found))
+        names = self._as_targets(names, found)
         masks: dict[str, np.ndarray] = {}
         for value, target in names.items():  # two segments may have the same name
             mask = (labels == value).astype(np.uint8).reshape(shape)
@@ -257,6 +269,17 @@ class Service:
         if not any(marked.values()):
             used = [targets for targets in known if set(targets) & set(marked)][:1] or [tuple(marked)]
         return [target for target, any_pixel in marked.items() if any_pixel or any(target in one for one in used)]
+
+    def _as_targets(self, names: dict[int, str], marked: set[int]) -> dict[int, str]:
+        """Segments by the names of targets: a single one of another name is the only target of the first model."""
+        known, targets = self.known_targets(), self.models.first.spec.targets
+        unknown = {value for value, name in names.items() if safe_name(name, "segment") not in known}
+        if marked == unknown & marked and len(marked) == len(targets) == 1:
+            return dict.fromkeys(marked, targets[0])
+        stray = ", ".join(names[value] for value in sorted(unknown & marked))
+        left = {value: name for value, name in names.items() if value not in unknown}
+        expect(left and not stray, "label", f"segments called {', '.join(known.values())}", stray or "none of these")
+        return left
 
     # --- what nobody needs any more ----------------------------------------------------------------------------------
 

@@ -1,4 +1,5 @@
-// A brush to correct a mask on the shown slice. Strokes can be taken back; the whole mask is saved as another rater's.
+// A brush to correct a mask on the shown slice. Strokes can be taken back; the mask is saved as another rater's, with
+// the slices that this person looked at: those that were painted or erased in, and those marked as looked at.
 (() => {
   "use strict";
   const B = window.berdiff, { $ } = B;
@@ -11,6 +12,7 @@
       $("brush-off").onclick = () => this.leave();
       $("brush-paint").onclick = () => this.setErase(false);
       $("brush-erase").onclick = () => this.setErase(true);
+      $("brush-looked").onclick = () => this.look();
       $("brush-undo").onclick = () => this.undo();
       $("brush-save").onclick = () => this.save(this);
       $("brush-size").oninput = () => this.showSize();
@@ -34,18 +36,11 @@
       this.box = picture.shape.map((side) => [0, side]);
       this.mask = new Uint8Array(B.volume(this.box));
       const m = !json.samples ? null : state.mask ? B.shownMask().m : json.majority;
-      if (m !== null) this.copy(picture.mask(m, this.target), picture.maskBox);
-      Object.assign(this, { active: true, strokes: [] });
+      if (m !== null) B.paste(picture.mask(m, this.target), picture.maskBox, this.mask, this.box);
+      Object.assign(this, { active: true, strokes: [], slices: new Set() });
       this.k = this.target;
       if (picture.json.volume && state.view !== "axial") B.setView("axial");
       this.changed();
-    }
-
-    copy(mask, [[z0, z1], [y0, y1], [x0, x1]]) {
-      const [, height, width] = B.picture.shape, row = x1 - x0;
-      for (let z = z0, from = 0; z < z1; z++) for (let y = y0; y < y1; y++, from += row) {
-        this.mask.set(mask.subarray(from, from + row), (z * height + y) * width + x0);
-      }
     }
 
     leave() {
@@ -63,13 +58,13 @@
     down(event) {
       if (!this.active || event.button !== 0) return;
       $("lines").setPointerCapture(event.pointerId);
-      this.stroke = new Map(); // place -> the value before
+      this.stroke = { before: new Map(), slices: [] }; // place -> the value before; slices that it is the first in
       this.last = null;
       this.paintAt(event);
     }
 
     up() {
-      if (this.stroke && this.stroke.size) this.strokes = [...this.strokes, this.stroke].slice(-MAX_STROKES);
+      if (this.stroke && this.stroke.before.size) this.strokes = [...this.strokes, this.stroke].slice(-MAX_STROKES);
       this.stroke = null;
     }
 
@@ -91,7 +86,9 @@
         if (dy * dy + dx * dx > r * r + 0.25 || row < 0 || column < 0 || row >= height || column >= width) continue;
         const at = (z * height + row) * width + column, value = this.erase ? 0 : 1;
         if (this.mask[at] === value) continue;
-        if (!this.stroke.has(at)) this.stroke.set(at, this.mask[at]);
+        if (!this.stroke.before.has(at)) this.stroke.before.set(at, this.mask[at]);
+        if (!this.slices.has(z)) this.stroke.slices.push(z);
+        this.slices.add(z);
         this.mask[at] = value;
       }
     }
@@ -99,8 +96,23 @@
     undo() {
       const stroke = this.strokes.pop();
       if (!stroke) return;
-      for (const [at, value] of stroke) this.mask[at] = value;
+      for (const [at, value] of stroke.before) this.mask[at] = value;
+      for (const z of stroke.slices) this.slices.delete(z);
       this.changed();
+    }
+
+    // The shown slice: looked at, or after all not
+    look() {
+      const [z] = B.view.voxel;
+      if (!this.slices.delete(z)) this.slices.add(z);
+      this.refresh();
+    }
+
+    refresh() {
+      if (!this.active) return;
+      $("brush-slices").hidden = !B.picture.json.volume;
+      $("brush-looked").setAttribute("aria-pressed", this.slices.has(B.view.voxel[0]));
+      $("brush-count").textContent = `${this.slices.size} of ${B.picture.shape[0]} slices`;
     }
 
     changed() {
@@ -108,6 +120,7 @@
       $("lines").classList.toggle("brush", this.active);
       $("brush-tools").hidden = $("brush-off").hidden = !this.active;
       $("brush-start").hidden = this.active;
+      this.refresh();
       B.redraw(false);
     }
 

@@ -25,6 +25,15 @@ window.berdiff = {};
   const sides = (box) => box.map(([first, last]) => last - first);
   const volume = (box) => sides(box).reduce((a, b) => a * b, 1);
 
+  // The rows of an array of `box` into one of a larger box; `n` values per voxel
+  B.paste = (part, [[z0, z1], [y0, y1], [x0, x1]], whole, within, n = 1) => {
+    const [, height, width] = sides(within), [[az], [ay], [ax]] = within, row = n * (x1 - x0);
+    for (let z = z0, from = 0; z < z1; z++) for (let y = y0; y < y1; y++, from += row) {
+      whole.set(part.subarray(from, from + row), n * (((z - az) * height + y - ay) * width + x0 - ax));
+    }
+    return whole;
+  };
+
   class Picture {
     constructor(json) {
       this.json = json;
@@ -35,6 +44,8 @@ window.berdiff = {};
       this.region = json.region && three(json.region, [0, 1]);
       this.box = json.image && three(json.image.box, [0, 1]);
       this.maskBox = three(json.masks.box, [0, 1]);
+      // of the coloured layer: one empty voxel around the masks' box, as graphics cards repeat an edge up to the image's end
+      this.layerBox = this.maskBox.map(([first, last], axis) => [Math.max(0, first - 1), Math.min(this.shape[axis], last + 1)]);
       this.unpacked = new Map();
     }
 

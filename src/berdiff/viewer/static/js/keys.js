@@ -53,7 +53,10 @@
     ["1 to 9", "representative mask"], ["click", "move the crosshair"], ["wheel", "slices"], ["Ctrl + wheel", "zoom"],
     ["Shift + drag", "move the image"], ["right drag", "window (across) and level (up)"], ["drag in 3D", "turn"],
   ];
-  const LIVE = [["Enter", "segment at the crosshair"], ["click", "segment there, where this is switched on"], ["Z", "undo a stroke of the brush"]];
+  const LIVE = [
+    ["Enter", "segment at the crosshair"], ["click", "segment there, where this is switched on"],
+    ["Z", "undo a stroke of the brush"], ["L", "with the brush: this slice was looked at"],
+  ];
 
   function help() {
     const dialog = $("help");

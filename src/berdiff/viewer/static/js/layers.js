@@ -57,7 +57,7 @@
         rgba[4 * i + 3] = out;
       }
     }
-    return rgba;
+    return B.paste(rgba, picture.maskBox, new Uint8Array(4 * B.volume(picture.layerBox)), picture.layerBox, 4);
   }
 
   function outlines() {
@@ -113,7 +113,7 @@
     B.outlines.layers = outlines();
     legend(B.outlines.layers);
     if (layer && B.picture.counts) {
-      const rgba = state.saliency ? compose() : new Uint8Array(4 * B.volume(B.picture.maskBox));
+      const rgba = state.saliency ? compose() : new Uint8Array(4 * B.volume(B.picture.layerBox));
       view.setLayer(rgba);
     } else {
       view.nv.drawScene();

@@ -31,7 +31,10 @@
         throw new Error("The server does not answer; is it still running?");
       }
       const json = await answer.json().catch(() => ({}));
-      if (!answer.ok) throw new Error(json.error || `The server refused: ${answer.status} ${answer.statusText}`);
+      if (!answer.ok) {
+        const words = json.error || `The server refused: ${answer.status} ${answer.statusText}`;
+        throw Object.assign(new Error(words), { status: answer.status });
+      }
       return json;
     }
 
@@ -47,8 +50,8 @@
     }
 
     async loadState() {
-      const { models, items, limits = {} } = await this.ask("/api/state");
-      Object.assign(this, { models, items });
+      const { models, items, corrections, limits = {} } = await this.ask("/api/state");
+      Object.assign(this, { models, items, corrections });
       const chosen = $("model").value;
       $("model").replaceChildren(...models.map(({ name }) => element("option", { value: name, textContent: name })));
       if (models.some(({ name }) => name === chosen)) $("model").value = chosen;
@@ -176,16 +179,26 @@
     async saveRater(brush) {
       await this.attempt(async () => {
         const names = B.picture.targets.length ? B.picture.targets.map(({ name }) => name) : (this.model || {}).targets || [""];
-        const body = { name: $("brush-name").value.trim() || "corrected", target: names[brush.k] || names[0], mask: await B.packBytes(brush.mask) };
-        await this.ask(`/api/items/${encodeURIComponent(this.item)}/raters`, "POST", body);
+        const slices = B.picture.json.volume ? [...brush.slices].sort((a, b) => a - b) : null;
+        if (slices && !slices.length) throw new Error("Paint in a slice, or mark the slices that you looked at (L)");
+        const body = { name: $("brush-name").value.trim() || "corrected", target: names[brush.k] || names[0], mask: await B.packBytes(brush.mask), slices };
+        const path = `/api/items/${encodeURIComponent(this.item)}/raters`;
+        try {
+          await this.ask(path, "POST", body);
+        } catch (error) {
+          if (error.status !== 409 || !this.corrections) throw error;
+          if (!window.confirm(`New target '${body.target}': add it to the corrections?`)) return;
+          await this.ask(path, "POST", { ...body, new_target: true });
+        }
         brush.leave();
-        B.message(`Saved as the mask of ${body.name}.`);
+        B.message(`Saved as the mask of ${body.name}.`, true);
       });
     }
 
     key(key) {
       if (key === "Enter") this.segment(B.view.voxel);
       else if (key === "z" && B.brush.active) B.brush.undo();
+      else if (key === "l" && B.brush.active && B.picture.json.volume) B.brush.look();
       else return false;
       return true;
     }

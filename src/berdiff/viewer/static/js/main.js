@@ -3,8 +3,9 @@
   "use strict";
   const B = window.berdiff, { $, state } = B;
 
-  B.message = (words) => {
+  B.message = (words, good = false) => {
     $("message").textContent = words;
+    $("message").classList.toggle("good", good);
     $("message").hidden = !words;
   };
 
@@ -88,6 +89,7 @@
     B.view.afterDraw = () => {
       B.outlines.draw();
       if (B.picture) B.panel.refreshPlace();
+      if (B.brush) B.brush.refresh();
     };
     B.view.nv.onIntensityChange = () => { // by the mouse
       state.window = B.view.window;

@@ -51,7 +51,7 @@
       }
       this.layer = null;
       if (picture.counts) {
-        this.layer = await this.load(new Uint8Array(4 * B.volume(picture.maskBox)), picture.maskBox, "rgba");
+        this.layer = await this.load(new Uint8Array(4 * B.volume(picture.layerBox)), picture.layerBox, "rgba");
         this.nv.addVolume(this.layer);
       }
     }
@@ -60,7 +60,7 @@
       return NVImage.new(B.nifti(array, box, this.picture.spacing, type), "image.nii", "gray", 1);
     }
 
-    // rgba (z, y, x, 4) of the masks' box
+    // rgba (z, y, x, 4) of the layer's box
     setLayer(rgba) {
       this.layer.img.set(rgba);
       this.nv.refreshLayers(this.layer, 1);
