@@ -13,6 +13,7 @@ from view_server import item_named, picture, segmented, serving, upload, volume
 from berdiff.data.prepare import prepare
 from berdiff.data.sources import folder as folder_source
 from berdiff.data.store import open_store
+from berdiff.data.volumes import read_volume
 from berdiff.errors import InputError
 from berdiff.methods import folder
 from fakes import Blur, make_spec, make_store
@@ -160,6 +161,20 @@ def test_one_painted_slice_of_sixteen_is_one_case(model, tmp_path):
     assert shown(prepared(root, tmp_path / "two.zarr", missing_raters=True)) == {5: [5, 5], 6: [10], 9: [0]}
     (note,) = (json.loads(path.read_text()) for path in root.glob("notes/ben/nodule/*.json"))
     assert note["slices"] == [5, 6, 9]
+
+
+def test_a_later_mask_takes_the_place_of_the_earlier_one_in_its_slices_alone(model, tmp_path):
+    """Another nodule of the same scan, corrected later: what was saved of the first one stays."""
+    root = tmp_path / "corrections"
+    with serving(model, [stack(tmp_path)], corrections=root) as (client, _):
+        item = item_named(client, "scan")["id"]
+        save(client, item, "anna", painted((2, 3), (5, 3)), slices=[2, 5])
+        save(client, item, "anna", painted((5, 4), (9, 3)), slices=[5, 9])
+    assert shown(prepared(root, tmp_path / "store.zarr")) == {2: [5], 5: [5], 9: [5]}
+    (mask,) = root.glob("masks/anna/nodule/*")
+    (note,) = (json.loads(path.read_text()) for path in root.glob("notes/anna/nodule/*.json"))
+    assert note["slices"] == [2, 5, 9]
+    np.testing.assert_array_equal(read_volume(mask).voxels > 0, painted((2, 3), (5, 4), (9, 3)) > 0)
 
 
 def test_slices_are_those_of_the_image(server, model, tmp_path):

@@ -27,7 +27,7 @@ from berdiff import __version__, schema
 from berdiff.data.describe import by, expect
 from berdiff.data.reading import ImageFile
 from berdiff.files import whole_file, write_text
-from berdiff.viewer.server.grid import on_grid
+from berdiff.viewer.server.grid import labels_from_grid, on_grid
 from berdiff.viewer.server.items import Item
 
 Note = Mapping[str, Any]
@@ -63,7 +63,8 @@ class Corrections:
         """`masks`: target -> ([Z,] H, W) of 0 and 1, upright. The paths written, counted from the folder.
 
         `slices`: those of a volume that the rater looked at, which alone are prepared; without it, those in which any
-        of the masks marks anything. A rater's later mask of a case takes the place of the earlier one.
+        of the masks marks anything. A rater's later mask of a case takes the place of the earlier one, of a volume in
+        these slices: the others stay as they were saved.
         """
         name = safe_name(rater, "name")
         targets = {safe_name(target, "target"): mask for target, mask in masks.items()}
@@ -85,6 +86,8 @@ class Corrections:
                 written += [relative] if not (self.folder / relative).exists() else []
                 _write(self.folder / relative, content)
             for target, mask in targets.items():
+                if not file.planar:
+                    mask, note = self._with_earlier(file, mask, note, f"{name}/{target}", case)
                 suffix, content = mask_file(file, (mask > 0).astype(np.uint8))
                 written.append(f"masks/{name}/{target}/{case}{suffix}")
                 _write(self.folder / written[-1], content)
@@ -94,6 +97,20 @@ class Corrections:
                 write_text(self.folder / note_name, schema.dump({**facts, "image": item.name, **note}))
                 written.append(note_name)
         return written
+
+    def _with_earlier(
+        self, file: ImageFile, mask: np.ndarray, note: Note, folder: str, case: str
+    ) -> tuple[np.ndarray, Note]:
+        """A volume's mask and note, with the slices that were saved before and are not saved now."""
+        path = self.folder / f"notes/{folder}/{case}.json"
+        found = next((self.folder / "masks" / folder).glob(f"{case}.*"), None)
+        if found is None or not path.exists():
+            return mask, note
+        before = json.loads(path.read_text("utf-8")).get("slices", [])
+        kept = sorted(set(before) - set(note["slices"]))
+        mask = mask.copy()
+        mask[kept] = labels_from_grid(found, file)[kept]
+        return mask, {**note, "slices": sorted({*kept, *note["slices"]})}
 
     def targets(self) -> list[str]:
         """Those that any rater has saved."""
