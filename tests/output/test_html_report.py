@@ -13,7 +13,7 @@ from PIL import Image
 
 from berdiff.inference.result import Result
 from berdiff.output import exports
-from berdiff.output.captions import percent, rounded
+from berdiff.output.captions import MARKED_MEANS, percent, rounded
 from berdiff.output.colours import target_colours
 from berdiff.output.html_report import ReportEntry, ScoreTable, page
 
@@ -102,7 +102,8 @@ def test_figures_and_words():
         assert rounded(measured["area"][quantile]) in seen.words
     own = [int(mask.sum()) * 0.5 * 0.8 for mask in result.raters[:, 0]]  # type: ignore[index]
     assert ", ".join(rounded(area) for area in own) in seen.words
-    assert "A finding in 93.8 % of the samples, by 4 of 4 raters." in seen.words
+    assert "Marked by 93.8 % of the samples and 4 of 4 raters; nothing by 6.25 %." in seen.words
+    assert MARKED_MEANS in seen.words
     for found in result.representatives():
         assert f"{percent(found.frequency)} of samples" in seen.words
     for words in ("what it is", "0.123", "real readers, simulated CT", "Not for clinical use.", "sample 1: nothing"):

@@ -88,6 +88,7 @@
         this.item = id;
         await B.show(json);
         $("saves").hidden = true;
+        $("one-slice-field").hidden = !json.volume;
         $("brush-section").hidden = false;
         this.listItems();
       });
@@ -102,7 +103,7 @@
         const number = (id) => ($(id).value === "" ? null : Number($(id).value));
         const body = {
           item: this.item, center: B.picture.json.volume ? voxel : voxel.slice(1), model: $("model").value,
-          samples: number("samples"), steps: $("steps-field").hidden ? null : number("steps"), seed: number("seed"), set: $("set").value,
+          slice: B.picture.json.volume && $("one-slice").checked, samples: number("samples"), steps: $("steps-field").hidden ? null : number("steps"), seed: number("seed"), set: $("set").value,
         };
         const { id } = await this.ask("/api/jobs", "POST", body);
         this.job = id;
