@@ -146,7 +146,7 @@ def test_a_set_is_told_from_the_pool_it_stands_for():
     assert "4 masks chosen to represent 16 samples, model tiny, ddim" in seen.words  # and again above the masks
     assert seen.words.count("4 masks chosen to represent 16 samples") == 2
     assert "summary of 16 samples" in seen.words
-    assert "A finding in 93.8 % of the samples." in seen.words
+    assert "Marked by 93.8 % of the samples; nothing by 6.25 %." in seen.words
     found = [filled(str(a["d"]), (20, 24)) for a in seen.all("path")]
     medoids = [of.mask[0] for of in whole.representatives()]
     expected = [*whole.contours()[:, 0], *medoids, *whole.samples[[5, 2, 7], 0]]  # the last of the set is empty
