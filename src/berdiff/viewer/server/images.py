@@ -81,7 +81,7 @@ class Images:
         if values is not file.values and _looks_scaled(values) and not _looks_scaled(file.values):
             values = file.values  # by themselves these slices would pass for ones that were scaled before
         opened = open_file(item.name, replace(file, values=values), spec, replace(settings, region=region), item.name)
-        image = opened.image if values is not file.values else opened.image[:, part]
+        image = opened.image if values is not file.values else opened.image[:, part].copy()  # a view would keep it all
         return noted(replace(opened, image=image, first=first), settings.region), region
 
     def forget(self, item: Item) -> None:
