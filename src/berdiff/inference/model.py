@@ -83,9 +83,9 @@ class Model:
             raise TypeError(f"segment: expected sampler options among {', '.join(known)}, found {', '.join(unknown)}")
         if isinstance(slices, tuple):
             slices = ":".join("" if end is None else str(end) for end in slices)
-        around, inside = (None if of is None else tuple(of) for of in (center, box))
-        around = around and tuple(int(at) if at == int(at) else float(at) for at in around)
-        region = Region(around, inside and tuple(map(int, inside)), slices, pad, extent, slice, center_unit)
+        around = None if center is None else tuple(int(at) if at == int(at) else float(at) for at in center)
+        inside = None if box is None else tuple(map(int, box))
+        region = Region(around, inside, slices, pad, extent, slice, center_unit)
         options = SamplerOptions(**sampler_options)
         settings = SegmentSettings(n, seed, set, pool, options, region, window, coherence, overlap, batch_size)
         self.check(settings)
