@@ -132,8 +132,13 @@ def test_demo(on_terminal: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_segment_with_names_that_end_alike(on_terminal: Run) -> None:
     sizes = {"q05": 148.2, "q50": 246.1, "q95": 320.9}
-    of = {"finding_probability": 0.94, "disagreement": 0.216, "longest_diameter": {"unit": "mm", **sizes}}
-    one = {**of, "volume": {"unit": "mm^3", **sizes}}
+    of = {
+        "finding_probability": 0.94,
+        "empty_share": 0.06,
+        "disagreement": 0.216,
+        "longest_diameter": {"unit": "mm", **sizes},
+    }
+    one = {**of, "volume": {"unit": "mm^3", **sizes}, "slices": 13, "extent_mm": 32.5}
     names = [f"patient-{i}/a/study/of/brats/with/a/long/name/t1n-t1c-t2w-t2f.nii.gz" for i in range(3)]
     outcome = Outcome(names, measurements={name: dict.fromkeys(TARGETS, one) for name in names})
     lines = on_terminal(outcome, "results in out", do=print_outcome)

@@ -11,6 +11,7 @@ from PIL import Image
 
 import berdiff
 from berdiff.cli.main import main
+from berdiff.inference.settings import SegmentSettings
 
 from .test_segment import FAST, errors
 
@@ -64,6 +65,39 @@ def test_centres_fail_alone_and_the_others_are_in_table_json_and_cohort(grey, sc
     assert list(outcome["failed"]) == ["a/far", "q"]
 
 
+def test_a_centre_is_the_finding_that_a_table_would_name(grey, scans, tmp_path, capsys):
+    scan = scans / "a.nii.gz"
+    model = berdiff.load(grey)
+    opened = model.open(scan, SegmentSettings())
+    mm = [f"{at:.3f}" for at in reversed(opened.to_mm((4, 20, 20)))]
+    assert any(at.startswith("-") for at in mm)
+    found = {}
+    for name, asked in {
+        "table": ["--extent", "2.5", "--centers", str(tmp_path / "c.csv")],
+        "commas": ["--extent", "2.5", "--center", "4,20,20"],
+        "mm": ["--extent", "2.5", "--center-unit", "mm", "--center", *mm],
+        "usual": ["--center", "4", "20", "20"],
+        "slice": ["--slice", "--center", "4", "20", "20"],
+    }.items():
+        (tmp_path / "c.csv").write_text("case,z,y,x,finding\na,4,20,20,n1\n")
+        assert run(grey, scan, tmp_path / name, *asked) == 0
+        (path,) = (tmp_path / name).glob("a/**/result.json")
+        found[name] = json.loads(path.read_text())
+    printed = capsys.readouterr().out
+    assert "marked by" in printed
+    assert {tuple(found[name]["region"][0]) for name in ("table", "commas", "mm")} == {(3, 6)}
+    assert found["commas"]["measurements"] == found["mm"]["measurements"]
+    assert found["usual"]["region"][0] == [0, 8]
+    assert found["usual"]["settings"]["region"]["extent"] == 15
+    assert found["slice"]["region"][0] == [4, 5]
+    for name, facts in found.items():
+        (of,) = facts["measurements"].values()
+        size = "area" if name == "slice" else "volume"
+        assert {"area", "volume"} & {*of} == {size}
+        depth = facts["region"][0][1] - facts["region"][0][0]
+        assert of.get("extent_mm") == (None if name == "slice" else depth * facts["spacing_mm"][0])
+
+
 def test_candidates_in_parts(grey, scans, tmp_path, capsys):
     (scans / "p.png").unlink()
     (tmp_path / "masks").mkdir()
@@ -105,6 +139,14 @@ def test_candidates_in_parts(grey, scans, tmp_path, capsys):
         (["--centers", "c.csv", "--candidates", "m"], "--centers: expected no --candidates beside it, found both"),
         (["--centers", "c.csv", "--center", "1", "2"], "--centers: expected no --center, --box or --slices beside it"),
         (["--extent", "3"], "--extent: expected --center Z Y X, --centers or --candidates beside it, found none"),
+        (["--slice"], "--slice: expected --center Z Y X, --centers or --candidates beside it, found none"),
+        (["--slice", "--center", "1", "2"], "--slice: expected a centre Z Y X or findings beside it"),
+        (["--slice", "--extent", "3", "--center", "1", "2", "3"], "--slice: expected no --extent beside it"),
+        (["--center", "1,2,3,4"], "--center: expected Y X or Z Y X, found 4 numbers"),
+        (["--center"], "--center: expected Y X or Z Y X, found 0 numbers"),
+        (["--center", "7;3;1"], "--center: expected a valid number, found '7;3;1'"),
+        (["--center", "1.5", "2", "3"], "--center: expected whole numbers, or --center-unit mm, found 1.5 2 3"),
+        (["--center-unit", "mm", "--center", "1", "2"], "--center-unit: expected a centre Z Y X beside mm"),
         (["--extent", "-3", "--center", "1", "2", "3"], "--extent: expected at least 0"),
         (["--center", "1", "2", "--extent", "3"], "--extent: expected a centre Z Y X or findings beside it"),
         (["--centers-unit", "mm"], "--centers-unit: expected --centers beside it, found none"),

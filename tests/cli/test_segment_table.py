@@ -12,7 +12,12 @@ NAME = "LIDC-IDRI-0{:03d}/scan-12/nodule-0/slice-{}"
 
 def measured(unit: str, size: float = 246.0) -> dict:
     quantiles = {"q05": 0.6 * size, "q50": size, "q95": 1.3 * size}
-    of = {"finding_probability": 0.94, "disagreement": 0.216, "longest_diameter": {"unit": unit, **quantiles}}
+    of = {
+        "finding_probability": 0.94,
+        "empty_share": 0.06,
+        "disagreement": 0.216,
+        "longest_diameter": {"unit": unit, **quantiles},
+    }
     return {**of, "area": {"unit": f"{unit}^2", **quantiles}}
 
 
@@ -34,7 +39,18 @@ def test_one_line_per_case_within_80_columns(lines):
     assert all(len(line) <= 80 and line.split()[0].endswith(f"slice-{i}") for i, line in enumerate(table))
     assert "(mm^2)" in " ".join(found)
     assert "target" not in found[0]  # one needs no column
-    assert table[2].split() == [table[2].split()[0], "94%", "100", "[60.0,", "130]", "100", "[60.0,", "130]", "0.22"]
+    assert table[2].split() == [
+        table[2].split()[0],
+        "94%",
+        "6%",
+        "100",
+        "[60.0,",
+        "130]",
+        "100",
+        "[60.0,",
+        "130]",
+        "0.22",
+    ]
     assert "4 segmented, 0 found done, 0 failed; results in out" in found
 
 

@@ -11,7 +11,6 @@ from nibabel.affines import apply_affine
 
 from berdiff.errors import InputError
 from berdiff.inference.candidates import piece_centers
-from berdiff.inference.finding import to_mm
 from berdiff.inference.findings import open_findings
 from berdiff.inference.inputs import find_inputs, parse_part, take_part
 from berdiff.inference.opening import read_input
@@ -54,7 +53,7 @@ def test_millimetres_of_nifti_are_those_of_its_affine(oblique, tmp_path):
     (found,) = centers(tmp_path / "c.csv", f"case,z,y,x\na,{z},{y},{x}\n", "mm").find(item, opened)
     assert found.name == "finding-1"
     assert opened.file.values[0][found.center] == MARK
-    np.testing.assert_allclose(to_mm(opened, found.center), (x, y, z), atol=1e-6)
+    np.testing.assert_allclose(opened.placed.to_mm(found.center), (x, y, z), atol=1e-6)
     at = " ".join(map(str, found.center))  # the same place in voxels
     (same,) = centers(tmp_path / "v.csv", f"Case, Z, Y, X, finding\na,{at.replace(' ', ',')},n1\n").find(item, opened)
     assert (same.name, same.center) == ("n1", found.center)
@@ -84,7 +83,7 @@ def test_millimetres_of_dicom_are_patient_coordinates(tmp_path, orientation):
     item, opened = read(tmp_path / "s")
     (found,) = centers(tmp_path / "c.csv", f"case,x,y,z\ns,{x},{y},{z}\n", "mm").find(item, opened)
     assert opened.file.values[0][found.center] == MARK
-    np.testing.assert_allclose(to_mm(opened, found.center), (x, y, z), atol=1e-3)
+    np.testing.assert_allclose(opened.placed.to_mm(found.center), (x, y, z), atol=1e-3)
 
 
 def test_lines_of_the_table_fail_by_themselves(oblique, tmp_path):
@@ -226,7 +225,9 @@ def test_extent_is_in_millimetres_or_slices():
     ]:
         region = Region((z, 4, 5), extent=extent).around(shape, (spacing, 1, 1), "x")
         assert region == Region((4, 5), slices=slices)
-    assert Region((1, 2, 3)).around(shape, (1, 1, 1), "x") == Region((1, 2, 3))
+    assert Region((20, 4, 5)).around(shape, (2.5, 1, 1), "x") == Region((4, 5), slices="14:27")  # 15 mm by itself
+    assert Region((20, 4, 5), slice=True).around(shape, (2.5, 1, 1), "x") == Region((4, 5), slices="20:21")
+    assert Region((4, 5)).around(shape, (2.5, 1, 1), "x") == Region((4, 5))
     for region, size, message in [
         (Region((40, 4, 5), extent=1), shape, "x: expected a region inside its 40 slices"),
         (Region((0, 4, 5), extent=1), (30, 30), "x: expected a volume for a centre Z Y X, found a 2D image"),
@@ -234,8 +235,16 @@ def test_extent_is_in_millimetres_or_slices():
     ]:
         with pytest.raises(InputError, match=message):
             region.around(size, (1, 1, 1), "x")
-    with pytest.raises(InputError, match="extent: expected a centre Z Y X or findings beside it"):
-        Region((1, 2), extent=3).check()
+    for region, message in [
+        (Region((1, 2), extent=3), "extent: expected a centre Z Y X or findings beside it"),
+        (Region((1, 2), slice=True), "slice: expected a centre Z Y X or findings beside it"),
+        (Region((1, 2, 3), slice=True, extent=3), "slice: expected no --extent beside it"),
+        (Region((1, 2), center_unit="mm"), "center_unit: expected a centre Z Y X"),
+        (Region((1.5, 2, 3)), "center: expected whole numbers, or --center-unit mm, found 1.5 2 3"),
+    ]:
+        with pytest.raises(InputError, match=message):
+            region.check()
+    Region((1.5, -2, 3), center_unit="mm").check()
 
 
 def test_segment_around_a_centre_is_the_same_slices_by_hand():

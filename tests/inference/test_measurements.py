@@ -49,18 +49,22 @@ def test_longest_diameter_by_hand():
     assert longest_diameter(volume, (0.5, 2.0)) == pytest.approx(np.hypot(1, 12))
 
 
-def test_measures_in_millimetres_with_quantiles_over_samples():
+def test_measures_in_millimetres_with_quantiles_among_samples_that_mark():
     masks = np.zeros((4, 10, 10), np.uint8)
     for i in range(4):
         masks[i, : 2 * i, :3] = 1  # 0, 6, 12, 18 pixels
     found = measure(masks, (0.5, 2.0))
-    assert found["finding_probability"] == 0.75
+    assert (found["finding_probability"], found["empty_share"]) == (0.75, 0.25)
+    assert {"slices", "extent_mm"}.isdisjoint(found)
     assert found["area"]["unit"] == "mm^2"
     for name, q in (("q05", 5), ("q50", 50), ("q95", 95)):
-        assert found["area"][name] == pytest.approx(np.percentile([0, 6, 12, 18], q))
-        lengths = [0, *(np.hypot(2 * i * 0.5, 6) for i in (1, 2, 3))]
+        assert found["area"][name] == pytest.approx(np.percentile([6, 12, 18], q))
+        lengths = [np.hypot(2 * i * 0.5, 6) for i in (1, 2, 3)]
         assert found["longest_diameter"][name] == pytest.approx(np.percentile(lengths, q))
     assert found["longest_diameter"]["unit"] == "mm"
+    nothing = measure(np.zeros((3, 10, 10), np.uint8), (0.5, 2.0))
+    assert (nothing["finding_probability"], nothing["empty_share"]) == (0, 1)
+    assert nothing["area"] == {"unit": "mm^2", "q05": None, "q50": None, "q95": None}
 
 
 def test_measures_of_a_volume_and_of_unknown_spacing():
@@ -68,9 +72,11 @@ def test_measures_of_a_volume_and_of_unknown_spacing():
     found = measure(masks, (2.5, 0.5, 2.0))
     assert found["volume"] == {"unit": "mm^3", **dict.fromkeys(("q05", "q50", "q95"), pytest.approx(60 * 2.5))}
     assert found["longest_diameter"]["q50"] == pytest.approx(np.hypot(2, 10))
+    assert (found["slices"], found["extent_mm"]) == (3, 7.5)
     nan = float("nan")
     found = measure(masks, (nan, 0.5, 2.0))  # slices at unknown distances: no volume in mm, but diameters
     assert found["volume"]["unit"] == "voxel"
+    assert (found["slices"], found["extent_mm"]) == (3, None)
     assert found["volume"]["q50"] == 60
     assert found["longest_diameter"]["unit"] == "mm"
     found = measure(masks[:, 0], (nan, nan))

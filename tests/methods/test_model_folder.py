@@ -339,3 +339,11 @@ def test_a_folder_that_is_replaced_while_it_is_read_is_read_again(tmp_path: Path
     monkeypatch.setattr(folder, "read_config", replaced_meanwhile)
     assert folder.load(tmp_path / "model").config == CONFIGS[0]
     assert len(times) == 2
+
+
+def test_the_card_of_lidc_says_where_it_is_known_to_fail():
+    path = folder.resolve("lidc")
+    _, spec, _ = folder.read_config(path / folder.CONFIG)
+    assert any("normal lung" in note for note in spec.notes)
+    card = (path / "README.md").read_text(encoding="utf-8")
+    assert all(note in card for note in spec.notes)

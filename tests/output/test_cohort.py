@@ -204,7 +204,8 @@ def test_combined_exclusive_targets_do_not_overlap(tmp_path):
 
 def make_done(root: Path, name: str, disagreement, notes=("not for clinical use",), files=("overlay.png",)) -> None:
     quantiles = {"q05": 1.0, "q50": 2.0, "q95": 3.5}
-    measured = {"finding_probability": 0.5, "area": {"unit": "mm^2", **quantiles}, "disagreement": disagreement}
+    measured = {"finding_probability": 0.5, "empty_share": 0.5, "disagreement": disagreement}
+    measured["area"] = {"unit": "mm^2", **quantiles}
     measured["longest_diameter"] = {"unit": "mm", **quantiles}
     done = {"name": name, "case": name, "finding": None, "sources": [], "files": [*files, "thumbnail.png"]}
     folder = root / name

@@ -1,5 +1,6 @@
 """DICOM SR: what was measured comes back by its codes, refers to the segments beside it, and is the same every time."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,11 +13,13 @@ from pydicom.sr.codedict import codes
 from validator import check_files
 
 from berdiff import __version__
+from berdiff.cli.main import main
 from berdiff.data.reading import Geometry
 from berdiff.output import exports
 
 DERIVATIONS = {"373099004": "q50", "371888009": "q05", "371889001": "q95"}
-NAMES = {"42798000": "area", "118565006": "volume", "103339001": "longest_diameter", "111012": "finding_probability"}
+NAMES = {"42798000": "area", "118565006": "volume", "103339001": "longest_diameter"}
+NAMES |= {"marked-by": "finding_probability", "marks-nothing": "empty_share", "extent-z": "extent_mm"}
 
 
 def measured(group) -> dict[str, object]:
@@ -30,9 +33,11 @@ def measured(group) -> dict[str, object]:
 
 def expected(result, target: str) -> dict[str, object]:
     of = result.measurements()[target]
-    values: dict[str, object] = {"finding_probability": (100 * of["finding_probability"], "%")}
+    values: dict[str, object] = {name: (100 * of[name], "%") for name in ("finding_probability", "empty_share")}
+    if of.get("extent_mm") is not None:
+        values["extent_mm"] = (of["extent_mm"], "mm")
     for name, codes_of in (("area", "mm2"), ("volume", "mm3"), ("longest_diameter", "mm")):
-        if name in of:
+        if name in of and of[name]["q50"] is not None:
             values |= {f"{name} {q}": (pytest.approx(of[name][q]), codes_of) for q in ("q05", "q50", "q95")}
     return values
 
@@ -85,7 +90,8 @@ def test_a_slice_has_planar_groups_and_an_empty_majority_refers_to_the_image(tmp
     mask, report = pydicom.dcmread(seg), srread(path)
     (image_group,) = report.content.get_image_measurement_groups()
     assert measured(image_group) == expected(result, "nodule")
-    assert measured(image_group)["area q50"][0] == 0
+    assert measured(image_group)["empty_share"][0] > 50
+    assert measured(image_group)["area q05"][0] > 0  # among the samples that mark it
     (source,) = image_group.source_images
     assert source.referenced_sop_instance_uid == pydicom.dcmread(paths[0]).SOPInstanceUID
     groups = report.content.get_planar_roi_measurement_groups()
@@ -97,6 +103,41 @@ def test_a_slice_has_planar_groups_and_an_empty_majority_refers_to_the_image(tmp
         np.testing.assert_array_equal(frames[item.ReferencedFrameNumber - 1], result.majority()[k])
     assert len(groups) == 2
     check_files([seg, path])
+
+
+def test_one_slice_of_a_volume_has_a_planar_group_with_an_area(tmp_path: Path):
+    values = np.zeros((4, 9, 16), int)
+    values[2, 2:7, 3:9] = 99
+    whole = file_result(*write_series(tmp_path / "ct", values))
+    (z,) = np.flatnonzero(whole.pool.any((0, 1, 3, 4)))
+    result = replace(whole, roi=((z, z + 1), (0, 9), (0, 16)))
+    seg, path = exports.write(result, tmp_path, ["dicom-sr"])
+    content = srread(path).content
+    assert not content.get_volumetric_roi_measurement_groups()
+    (group,) = content.get_planar_roi_measurement_groups()
+    assert measured(group) == expected(result, result.targets[0])
+    assert "area q50" in measured(group)
+    check_files([seg, path])
+
+
+def test_the_report_of_a_real_nodule_has_the_figures_of_result_json(shared_data: Path, tmp_path: Path):
+    """LIDC-IDRI-0001 around one centre: of four readers 5701 to 7298 mm^3."""
+    series = next((shared_data / "layouts" / "lidc_dicom").glob("*/*/*"))
+    argv = ["segment", "lidc", str(series), "--center", "7,366,316", "--samples", "4", "--out", str(tmp_path / "out")]
+    assert main([*argv, "--write", "json", "dicom-sr"]) == 0
+    folder = tmp_path / "out" / series.name
+    facts = json.loads((folder / "result.json").read_text())
+    assert facts["region"][0] == [1, 14]
+    of = facts["measurements"]["nodule"]
+    assert of["extent_mm"] == 32.5
+    assert 3000 < of["volume"]["q50"] < 9000
+    (group,) = srread(folder / "measurements.sr.dcm").content.get_volumetric_roi_measurement_groups()
+    found = measured(group)
+    assert found["finding_probability"] == (100 * of["finding_probability"], "%")
+    assert found["extent_mm"] == (32.5, "mm")
+    for q in ("q05", "q50", "q95"):
+        assert found[f"volume {q}"] == (pytest.approx(of["volume"][q]), "mm3")
+        assert found[f"longest_diameter {q}"] == (pytest.approx(of["longest_diameter"][q]), "mm")
 
 
 def test_nothing_found_and_no_thickness(tmp_path: Path):

@@ -2,6 +2,7 @@
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -54,10 +55,10 @@ def test_json_holds_what_was_measured_and_how(tmp_path: Path):
     facts = json.loads((tmp_path / "result.json").read_text())
     areas = result.samples[:, 0].sum((1, 2)) * 0.5 * 0.8
     measured = facts["measurements"]["nodule"]
-    assert measured["finding_probability"] == 15 / 16
+    assert (measured["finding_probability"], measured["empty_share"]) == (15 / 16, 1 / 16)
     assert measured["area"]["unit"] == "mm^2"
     found = [measured["area"][q] for q in ("q05", "q50", "q95")]
-    np.testing.assert_allclose(found, np.quantile(areas, [0.05, 0.5, 0.95]))
+    np.testing.assert_allclose(found, np.quantile(areas[areas > 0], [0.05, 0.5, 0.95]))
     assert facts["settings"] == SETTINGS
     assert (facts["shape"], facts["region"]) == ([20, 24], [[1, 18], [0, 24]])
     assert facts["source"] == {"kind": "png", "files": ["a.png"]}
@@ -163,13 +164,29 @@ def test_measurements_are_a_line_per_target(tmp_path: Path):
     assert [(row["input"], row["target"]) for row in rows] == [('a "b", c', name) for name in REGIONS]
     for row, k in zip(rows, range(3), strict=True):
         areas = result.pool[:, k].sum((1, 2)) * 0.5 * 0.8
-        assert float(row["finding_probability"]) == 7 / 8
+        assert (float(row["finding_probability"]), float(row["empty_share"])) == (7 / 8, 1 / 8)
         assert row["area_unit"] == "mm^2"
         found = [float(row[f"area_{q}"]) for q in ("q05", "q50", "q95")]
-        np.testing.assert_allclose(found, np.quantile(areas, [0.05, 0.5, 0.95]))
+        np.testing.assert_allclose(found, np.quantile(areas[areas > 0], [0.05, 0.5, 0.95]))
         assert float(row["longest_diameter_q50"]) == result.measurements()[REGIONS[k]]["longest_diameter"]["q50"]
     (path,) = exports.write(volume_result(np.full((2, 9, 9), 99), (2.0, 1.0, 1.0)), tmp_path, ["csv"])
     assert "volume_q50,longest_diameter_unit" in path.read_text().replace("volume_q95,", "")
+    with path.open(encoding="utf-8", newline="") as file:
+        (row,) = csv.DictReader(file)
+    assert row["extent_mm"] == "4.0"
+
+
+def test_one_slice_of_a_volume_has_an_area_and_no_volume(tmp_path: Path):
+    image = np.zeros((5, 9, 16))
+    image[2, 2:6, 3:9] = 99
+    result = replace(volume_result(image, (2.5, 0.5, 1.0)), roi=((2, 3), (0, 9), (0, 16)))
+    (measured,) = result.measurements().values()
+    assert (measured["area"]["unit"], "volume" in measured, "extent_mm" in measured) == ("mm^2", False, False)
+    written = exports.write(result, tmp_path, ["json", "csv", "report", "panel", "viewer"])
+    for path in written:
+        text = path.read_text(encoding="utf-8") if path.suffix != ".png" else ""
+        assert "mm^3" not in text
+        assert "mm\u00b3" not in text.replace("\\u00b3", "\u00b3")
 
 
 def test_volumes_become_nifti_and_overlays_of_the_slices_with_a_contour(tmp_path: Path):

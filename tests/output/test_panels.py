@@ -11,7 +11,7 @@ from matplotlib.colors import to_hex
 from PIL import Image
 
 from berdiff.output import exports
-from berdiff.output.captions import percent, settings_line
+from berdiff.output.captions import MARKED_MEANS, percent, settings_line
 from berdiff.output.colours import legend, rgb_of, target_colours
 from berdiff.output.contact_sheet import contact_sheet
 from berdiff.output.panels import pack, render, result_panel, targets_row
@@ -30,7 +30,8 @@ def test_the_panel_shows_every_part_and_the_notes():
     assert titles[8:-16] == [f"{share} of samples{'' if any_ else ': nothing'}" for share, any_ in shown]
     assert titles[-16:] == ["sample 1: nothing", *(f"sample {i}" for i in range(2, 17))]
     caption = figure.get_supxlabel().replace("\n", " ")
-    assert "nodule: a finding in 93.8 % of the samples; area" in caption
+    assert "nodule: marked by 93.8 %, nothing by 6.25 %; among samples that mark it area" in caption
+    assert MARKED_MEANS in caption
     assert "mm²" in caption
     assert caption.endswith("real readers, simulated CT; not for clinical use")
     assert "16 samples, model tiny, ddim in 2 steps (9, 4), seed 3" in figure.get_suptitle()
@@ -57,7 +58,7 @@ def test_a_panel_of_several_targets_has_them_together_then_each_and_a_legend(kin
         np.testing.assert_array_equal(np.array(line.get_segments()), edges(mask, inset))
     caption = figure.get_supxlabel().replace("\n", " ")
     for target, measured in result.measurements().items():
-        assert f"{target}: a finding in {percent(measured['finding_probability'])} of the samples; area" in caption
+        assert f"{target}: marked by {percent(measured['finding_probability'])}, nothing by " in caption
     FigureCanvasAgg(figure).draw()  # the legend has a place of its own, between the title and the tiles
     box, words = key.get_window_extent(), figure._suptitle.get_window_extent()  # type: ignore[attr-defined]
     assert 0 <= box.x0 < box.x1 <= figure.bbox.width

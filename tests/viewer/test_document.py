@@ -11,6 +11,7 @@ from made_results import chosen_2d, result_2d, several_2d, volume_result, write_
 from berdiff.data.reading import Geometry, read_image_files
 from berdiff.inference.opening import OpenedImage
 from berdiff.inference.result import Result
+from berdiff.output.captions import MARKED_MEANS
 from berdiff.viewer import document as module
 from berdiff.viewer.document import image_document, live_document, result_document
 from berdiff.viewer.packing import from_bits, unpack
@@ -88,6 +89,18 @@ def test_more_than_255_samples_are_counted():
     document = result_document(result_2d(size=(4, 4), pool=pool))
     assert document["saliency"]["dtype"] == "uint16"
     assert unpack(document["saliency"]["data"], "uint16", (16,)).tolist() == [300] * 16
+
+
+def test_words_of_a_volume_and_of_one_of_its_slices():
+    whole = volume()
+    one = replace(whole, roi=((2, 3), (0, 9), (0, 7)))
+    for result, size, over in ((whole, "volume", " over 12.5 mm"), (one, "area", "")):
+        document = result_document(result)
+        (found,) = document["measurements"]
+        assert {row["what"] for row in found["rows"]} == {size, "longest diameter"}
+        share = result.measurements()["whole tumour"]["finding_probability"]
+        assert found["marked_by"] == f"{100 * share:.3g} %{over}"
+        assert document["marked_means"] == MARKED_MEANS
 
 
 def test_a_large_volume_is_cut_around_the_finding():

@@ -69,7 +69,7 @@ def test_a_click_segments_there_and_masks_are_drawn(live):
     path, body, token = api.posts[0]
     assert (path, token) == ("/api/jobs", TOKEN)
     asked = {"item": "v", "center": list(place), "model": "bright", "samples": 4, "steps": None, "seed": 7}
-    assert body == {**asked, "set": "independent"}
+    assert body == {**asked, "slice": False, "set": "independent"}
     assert tab.run("berdiff.hooks.voxel()") == list(place)  # the crosshair stays
     tab.set(contours=False)
     assert np.ptp(tab.colour((3, 7, 19))) > 20  # coloured where it is marked

@@ -67,6 +67,7 @@ class Segment:
         from berdiff.output.engines import WorkerTask, segment
         from berdiff.output.segmentation import SegmentationJob
 
+        check(self.settings, SegmentSettings, option)
         part = parse_part(self.part or "1/1")
         findings = open_findings(self.findings, self.settings.region)
         if self.workers < 1:
@@ -117,6 +118,7 @@ class Segment:
 
 
 def _print(outcome: "Outcome", where: str) -> None:
+    from berdiff.output.captions import MARKED_BY, MARKED_MEANS, over
     from berdiff.text_tables import show
 
     rows = [(name, *one) for name, targets in outcome.measurements.items() for one in targets.items()]
@@ -125,21 +127,30 @@ def _print(outcome: "Outcome", where: str) -> None:
     if rows:
         names, targets, found = zip(*rows[:MAX_ROWS], strict=True)
         columns = [["input", *names], *([["target", *targets]] if len({*targets}) > 1 else [])]
-        columns.append(["finding", *(f"{of['finding_probability']:.0%}" for of in found)])
+        columns.append(["marked by", *(f"{of['finding_probability']:.0%}" for of in found)])
+        columns.append(["nothing", *(f"{of['empty_share']:.0%}" for of in found)])
+        if any(depths := [over(of).removeprefix(" over ") for of in found]):
+            columns.append(["over", *depths])
         columns.append(_sizes("size", [of.get("area") or of["volume"] for of in found]))
         columns.append(_sizes("diameter", [of["longest_diameter"] for of in found]))
         apart = (of["disagreement"] for of in found)
         columns.append(["disagree", *("" if share is None else f"{share:.2f}" for share in apart)])
         header, *body = map(list, zip(*columns, strict=True))
         tables.append((header, body))
-        lines.append("size and diameter: median [5 %, 95 %] of the samples; disagree: mean of 1 - IoU of two of them")
+        lines.append(f"{MARKED_BY}: {MARKED_MEANS}")
+        lines.append("nothing: share of samples that mark nothing; over: length along z that was segmented")
+        lines.append("size and diameter: median [5 %, 95 %] among samples that mark it")
+        lines.append("disagree: mean of 1 - IoU of two samples")
     show(tables, [*lines, f"{outcome.counts}; {where}", "For research; not for clinical use."])
 
 
 def _sizes(what: str, sizes: list[Any]) -> list[str]:
     """A column of quantiles; a unit that all share stands in its header."""
     units = {size["unit"] for size in sizes}
-    cells = [f"{_short(size['q50'])} [{_short(size['q05'])}, {_short(size['q95'])}]" for size in sizes]
+    cells = [
+        "-" if size["q50"] is None else f"{_short(size['q50'])} [{_short(size['q05'])}, {_short(size['q95'])}]"
+        for size in sizes
+    ]
     if len(units) == 1:
         return [f"{what} ({units.pop()})", *cells]
     return [what, *(f"{cell} {size['unit']}" for cell, size in zip(cells, sizes, strict=True))]

@@ -137,6 +137,7 @@ def captions(result: dict[str, Any]) -> list[str]:
         "exact model: knows p(y|x), of which the R raters are taken to be independent draws, and not the raters; "
         f"its GED is {'D / R, the limit of any set' if chosen else 'D (1/R + 1/n), unbiased D / R'}.",
         "perfect sampler: draws from the case's own raters; its GED is exact, d_YY / n.",
+        "P(finding): share of simulated readers who would mark something here, given that someone pointed at it.",
         "ECE if calibrated: what chance gives a model whose P(finding) is right on average, on as many patients; the "
         "mean, and the middle 95 %.",
     ]

@@ -6,12 +6,10 @@ from math import floor, isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from berdiff.data.csv_table import read_csv
 from berdiff.data.describe import by, expect
 from berdiff.errors import InputError
-from berdiff.inference.finding import Finding, to_voxel, world_affine
+from berdiff.inference.finding import Finding
 from berdiff.inference.inputs import Input
 from berdiff.inference.opening import ReadInput
 
@@ -74,9 +72,9 @@ class Centers:
     def _center(self, row: _Row, read: ReadInput) -> tuple[int, ...]:
         place, shape = row.place, read.shape
         if self.mm:
-            expect(world_affine(read) is not None, row.where, f"a volume with a place in space for mm, not {read.what}")
+            expect(read.placed.affine is not None, row.where, f"a volume with a place in space for mm, not {read.what}")
             expect(None not in place, row.where, "a number in the column z", "an empty one")
-            exact = to_voxel(read, np.array([p for p in place[::-1] if p is not None]))
+            exact = read.placed.to_voxel([at for at in place if at is not None])
         elif len(shape) == 2:
             expect(place[0] is None, row.where, f"an empty z for the 2D image {read.what}", f"{place[0]}")
             exact = place[1:]

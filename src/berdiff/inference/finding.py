@@ -1,9 +1,7 @@
-"""A finding: one of the places in an input that are segmented, each by itself; and where it lies in space."""
+"""A finding: one of the places in an input that are segmented, each by itself."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
-
-import numpy as np
 
 from berdiff.inference.inputs import Input
 from berdiff.inference.opening import ReadInput
@@ -31,30 +29,3 @@ class FindingSource(Protocol):
     def find(self, item: Input, read: ReadInput) -> list[Finding]:
         """At least one."""
         ...
-
-
-def world_affine(read: ReadInput) -> np.ndarray | None:
-    """(column, row, slice) of the upright volume -> mm as its file counts them: of NIfTI right, front and up, of DICOM
-    left, back and up. None for what has no place in space."""
-    volume = None if read.file is None else read.file.volume
-    if volume is None or read.file is None:
-        return None
-    turned = [-1.0, -1.0, 1.0, 1.0] if read.file.geometry.kind == "dicom" else [1.0] * 4
-    return np.diag(turned) @ volume.affine
-
-
-def to_voxel(read: ReadInput, place: np.ndarray) -> tuple[float, ...]:
-    """(x, y, z) in mm -> (slice, row, column), exactly."""
-    column, row, number, _ = np.linalg.solve(_affine(read), np.append(place, 1.0))
-    return float(number), float(row), float(column)
-
-
-def to_mm(read: ReadInput, center: Sequence[int]) -> list[float]:
-    """(slice, row, column) -> (x, y, z) in mm."""
-    return (_affine(read) @ np.append(center[::-1], 1.0))[:3].tolist()
-
-
-def _affine(read: ReadInput) -> np.ndarray:
-    affine = world_affine(read)
-    assert affine is not None
-    return affine

@@ -8,15 +8,13 @@ from berdiff.inference.finding import FindingSource
 from berdiff.inference.region import Region
 from berdiff.inference.settings import FindingOptions, option
 
-EXTENT = 15.0  # mm below and above a finding, unless --extent says otherwise
-
 
 def open_findings(options: FindingOptions, region: Region) -> FindingSource | None:
     """Where the findings come from; None where none are asked for, and the inputs are segmented as they are."""
     schema.check(options, FindingOptions, option)
     if options.centers is None and options.candidates is None:
-        alone = region.extent is None or region.center is not None
-        expect(alone, "--extent", "--center Z Y X, --centers or --candidates beside it")
+        for name, given in (("--extent", region.extent is not None), ("--slice", region.slice)):
+            expect(not given or region.center, name, "--center Z Y X, --centers or --candidates beside it")
         return None
     given = "--centers" if options.candidates is None else "--candidates"
     expect(not region.chosen, given, "no --center, --box or --slices beside it", "both")

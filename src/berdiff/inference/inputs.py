@@ -138,7 +138,9 @@ def count_slices(item: Input, region: Region) -> int:
                 depth = volumes.shape_of(first, 4 if len(shape) > 3 and shape[3] > 1 else 3)[-3]
             elif len(item.paths) > 1 and kind_of(first) == "dicom":
                 depth = len(item.paths)
-        return 1 if depth is None else len(range(*region.slice_range(depth, item.what)))
+        if depth is None or region.at_place:  # which slices a place means is known with their distance
+            return 1
+        return len(range(*region.slice_range(depth, item.what)))
     except InputError:
         return 1  # what is wrong is reported when its turn comes
 

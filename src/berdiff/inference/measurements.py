@@ -1,4 +1,4 @@
-"""How large a finding is, over many masks: probability, area or volume, longest diameter."""
+"""How large a finding is, over many masks: how many mark it, area or volume, longest diameter."""
 
 from typing import Any
 
@@ -9,10 +9,12 @@ QUANTILES = (0.05, 0.5, 0.95)
 
 
 def measure(masks: np.ndarray, spacing: tuple[float, ...]) -> dict[str, Any]:
-    """Of masks `(n, [Z,] H, W)` of one target, over all n samples (an empty one has size 0):
+    """Of masks `(n, [Z,] H, W)` of one target:
 
-    `finding_probability`: the share that is not empty;
-    `area` (of a volume: `volume`) and `longest_diameter`: {"unit", "q05", "q50", "q95"}.
+    `finding_probability` and `empty_share`: the shares that mark anything, and nothing;
+    `area` (of a volume: `volume`) and `longest_diameter`: {"unit", "q05", "q50", "q95"} among the masks that mark
+    anything, None where there is none;
+    of a volume `slices` and `extent_mm` (None: unknown), how much along z these shares are of.
 
     Where the spacing is unknown the unit is the pixel ("px", "px^2"; of a volume "voxel"). It is the pixel for the
     whole of a measure or not at all: a volume with known pixels but unknown slices has its diameters in mm.
@@ -25,13 +27,19 @@ def measure(masks: np.ndarray, spacing: tuple[float, ...]) -> dict[str, Any]:
         size, unit = "volume", "mm^3" if known else "voxel"
     else:
         size, unit = "area", "mm^2" if known else "px^2"
-    sizes = counts * float(np.prod(spacing)) if known else counts.astype(float)
-    diameters = np.array([longest_diameter(mask, (plane[0], plane[1])) for mask in masks])
-    return {
-        "finding_probability": float((counts > 0).mean()),
+    marked = counts > 0
+    sizes = counts[marked] * float(np.prod(spacing)) if known else counts[marked].astype(float)
+    diameters = np.array([longest_diameter(mask, (plane[0], plane[1])) for mask in masks[marked]])
+    measured = {
+        "finding_probability": float(marked.mean()),
+        "empty_share": float((~marked).mean()),
         size: {"unit": unit, **_quantiles(sizes)},
         "longest_diameter": {"unit": "mm" if known_plane else "px", **_quantiles(diameters)},
     }
+    if masks.ndim == 4:
+        slices = masks.shape[1]
+        measured |= {"slices": slices, "extent_mm": slices * spacing[0] if np.isfinite(spacing[0]) else None}
+    return measured
 
 
 def longest_diameter(mask: np.ndarray, spacing: tuple[float, float]) -> float:
@@ -67,5 +75,5 @@ def _caliper(piece: np.ndarray, spacing: tuple[float, float]) -> float:
     return float(np.sqrt(((y[:, None] - y) ** 2 + (x[:, None] - x) ** 2).max()))
 
 
-def _quantiles(values: np.ndarray) -> dict[str, float]:
-    return {f"q{round(100 * q):02d}": float(np.quantile(values, q)) for q in QUANTILES}
+def _quantiles(values: np.ndarray) -> dict[str, float | None]:
+    return {f"q{round(100 * q):02d}": float(np.quantile(values, q)) if values.size else None for q in QUANTILES}

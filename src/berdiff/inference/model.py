@@ -20,7 +20,7 @@ from berdiff.errors import as_keywords
 from berdiff.inference.compiling import compile_network
 from berdiff.inference.inputs import Input, case_input, find_inputs
 from berdiff.inference.opening import OpenedImage, ReadInput, open_array, open_input, read_input
-from berdiff.inference.region import Region
+from berdiff.inference.region import Region, Unit
 from berdiff.inference.result import Result
 from berdiff.inference.sets import choose_set, set_rng
 from berdiff.inference.settings import COHERENCE, Precision, SegmentSettings, SetRule, option
@@ -61,11 +61,13 @@ class Model:
         seed: int = 0,
         set: SetRule = "independent",
         pool: int = 64,
-        center: Sequence[int] | None = None,
+        center: Sequence[float] | None = None,
         box: Sequence[int] | None = None,
         slices: str | tuple[int | None, int | None] | None = None,
         pad: bool = False,
         extent: float | None = None,
+        slice: bool = False,
+        center_unit: Unit = "voxel",
         coherence: float = COHERENCE,
         overlap: float = 0.25,
         window: tuple[float, float] | None = None,
@@ -82,18 +84,21 @@ class Model:
 
         8-bit values are divided by 255; floats in [0, 1] are taken as they are; others by the model's own intensity
         rule, or by `window`. `spacing_mm` (along the last axes) and `name` (which seeds the noise) are for arrays; a
-        file has its own. `center`, `box`, `slices` choose a region; a `center` (z, y, x) with `extent` means the slices
-        up to so many mm below and above it; `pad` accepts a smaller image; `coherence` is the length in mm along which
-        a sample is one opinion through a volume. `callback` runs after each step. The options of `Sampler` (steps,
-        rule, posterior, sigma, spacing, last_step, noise, views, smallest) replace the model's own.
+        file has its own. `center`, `box`, `slices` choose a region; a `center` (z, y, x) means the slices up to
+        `extent` mm (15) below and above it, or with `slice` that slice alone, and may be in mm (`center_unit`); `pad`
+        accepts a smaller image; `coherence` is the length in mm along which a sample is one opinion through a volume.
+        `callback` runs after each step. The options of `Sampler` (steps, rule, posterior, sigma, spacing, last_step,
+        noise, views, smallest) replace the model's own.
         """
         known = [field.name for field in fields(Sampler)]
         if unknown := sorted(sampler_options.keys() - known):
             raise TypeError(f"segment: expected sampler options among {', '.join(known)}, found {', '.join(unknown)}")
         if isinstance(slices, tuple):
             slices = ":".join("" if end is None else str(end) for end in slices)
-        around, inside = (None if of is None else tuple(map(int, of)) for of in (center, box))
-        region, options = Region(around, inside, slices, pad, extent), SamplerOptions(**sampler_options)
+        around = None if center is None else tuple(int(at) if at == int(at) else float(at) for at in center)
+        inside = None if box is None else tuple(map(int, box))
+        region = Region(around, inside, slices, pad, extent, slice, center_unit)
+        options = SamplerOptions(**sampler_options)
         settings = SegmentSettings(n, seed, set, pool, options, region, window, coherence, overlap, batch_size)
         self.check(settings)
         opened = self.open(image, settings, spacing_mm, name)
@@ -135,7 +140,7 @@ class Model:
         callback: Callback | None = None,
     ) -> list[Result]:
         """The results of opened images, sampled together."""
-        if settings.region.extent is not None:  # which slices are meant depends on the image
+        if settings.region.at_place:  # which slices are meant depends on the image
             return [self._around(image, settings, advance, callback) for image in images]
         sampler = self.check(settings)
         each = sample_images(self.segmenter, images, self.size, settings, sampler, self.device, advance, callback)
@@ -158,8 +163,8 @@ class Model:
     def _around(
         self, image: OpenedImage, settings: SegmentSettings, advance: Advance, callback: Callback | None
     ) -> Result:
-        """Of the slices that `extent` means; the result keeps the settings as they were asked for."""
-        region = settings.region.around(image.image.shape[1:], image.spacing, image.what)
+        """Of the slices that a place means; the result keeps the settings as they were asked for."""
+        region = image.meant(settings.region, image.image.shape[1:])
         (result,) = self.results([image], replace(settings, region=region), advance, callback)
         return replace(result, settings=self.identity(settings))
 
@@ -199,8 +204,12 @@ class Model:
         del values["batch_size"]
         if settings.set == "independent":  # no pool: another one changes nothing
             del values["set"], values["pool"]
-        if settings.region.extent is None:
-            del values["region"]["extent"]
+        region = values["region"]
+        if settings.region.at_place:
+            region["extent"] = settings.region.reach
+        for name, usual in (("extent", None), ("slice", False), ("center_unit", "voxel")):
+            if region[name] == usual:
+                del region[name]
         return schema.plain(values)
 
 

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import isfinite
+from math import floor, isfinite
 from typing import Any
 
 import numpy as np
 
-from berdiff.data.describe import expect
+from berdiff.data.describe import expect, present
 from berdiff.data.input_spec import InputSpec, Intensity
 from berdiff.data.intensity import to_unit
 from berdiff.data.reading import Geometry, ImageFile, image_array, read_image_files
@@ -30,6 +30,32 @@ class OpenedImage:
     raters: np.ndarray | None = None  # (R, K, H, W) uint8: the raters' masks, where a store has them
     notes: tuple[str, ...] = ()  # to be shown wherever the image or its result is
     what: str = ""  # as it is called in a message
+    affine: np.ndarray | None = None  # (4, 4) (column, row, slice) -> mm as NIfTI counts; None: no place in space
+    first: int = 0  # the number of its first slice, where it is a part of a volume
+
+    @property
+    def world(self) -> np.ndarray | None:
+        """(column, row, slice) -> mm as its file counts: of NIfTI right, front and up, of DICOM left, back, up."""
+        turned = [-1.0, -1.0, 1.0, 1.0] if self.geometry.kind == "dicom" else [1.0] * 4
+        return None if self.affine is None else np.diag(turned) @ self.affine
+
+    def to_voxel(self, place: Sequence[float]) -> tuple[float, float, float]:
+        """(z, y, x) in mm -> (slice, row, column), exactly."""
+        world = present(self.world, self.what, "a volume with a place in space for mm")
+        column, row, number, _ = np.linalg.solve(world, np.append(place[::-1], 1.0))
+        return float(number), float(row), float(column)
+
+    def to_mm(self, center: Sequence[int]) -> list[float]:
+        """(slice, row, column) -> (x, y, z) in mm."""
+        world = present(self.world, self.what, "a volume with a place in space for mm")
+        return (world @ np.append(center[::-1], 1.0))[:3].tolist()
+
+    def meant(self, region: Region, shape: tuple[int, ...]) -> Region:
+        """A region in this image of `shape`: of a place in mm the voxel, of a place in a volume the slices."""
+        if region.center_unit == "mm" and region.center is not None:
+            voxel = self.to_voxel(region.center)
+            region = replace(region, center=tuple(floor(at + 0.5) for at in voxel), center_unit="voxel")
+        return region.around(shape, self.spacing, self.what)
 
     @property
     def aspect(self) -> float:
@@ -56,20 +82,14 @@ class ReadInput:
             return self._case.image.shape[1:]
         return self.file.values.shape[2 if self.file.planar else 1 :]
 
-    def at(self, region: Region, name: str | None = None) -> OpenedImage:
+    def at(self, region: Region, name: str | None = None, whole: bool = True) -> OpenedImage:
         """As the network wants to see it in a region; `name` seeds the noise. Values are scaled once, unless the rule
-        looks at the region (minmax): with `extent`, slices outside the region are then left 0."""
-        region, reach = region.around(self.shape, self.placed.spacing, self.what), region.extent
-        opened = self.placed
+        looks at the region (minmax): without `whole`, slices outside the region are then left 0."""
+        opened, asked = self.placed, region
+        region = opened.meant(region, self.shape)
         if self.file is not None and self.intensity.rule == "minmax":
-            opened = replace(opened, image=self._scaled(region, whole=reach is None))
-        if reach is not None and not isfinite(opened.spacing[0]):
-            notes = (
-                *opened.notes,
-                f"distance of slices unknown: segmented {reach:g} slices below and above the centre",
-            )
-            opened = replace(opened, notes=notes)
-        return replace(opened, name=name or self.name)
+            opened = replace(opened, image=self._scaled(region, whole))
+        return noted(replace(opened, name=name or self.name), asked)
 
     @property
     def _case(self) -> OpenedImage:
@@ -83,7 +103,8 @@ class ReadInput:
             return self._case
         file, empty = self.file, np.empty((0,))
         image = empty if self.intensity.rule == "minmax" else self._scaled(Region())
-        return OpenedImage(self.name, image, file.spacing, file.geometry, what=self.what)
+        affine = None if file.volume is None else file.volume.affine
+        return OpenedImage(self.name, image, file.spacing, file.geometry, what=self.what, affine=affine)
 
     def _scaled(self, region: Region, whole: bool = True) -> np.ndarray:
         assert self.file is not None
@@ -122,6 +143,14 @@ def read_input(item: Input, spec: InputSpec, settings: SegmentSettings) -> ReadI
         geometry = replace(geometry, addresses=(store.address,))
     case = OpenedImage(item.name, image[0], (float(row), float(column)), geometry, raters, store.notes, item.what)
     return ReadInput(item.name, item.what, spec.intensity, False, case=case)
+
+
+def noted(opened: OpenedImage, region: Region) -> OpenedImage:
+    """With a note where the extent of a region could not be taken in mm."""
+    if not region.at_place or region.reach is None or isfinite(opened.spacing[0]):
+        return opened
+    note = f"distance of slices unknown: segmented {region.reach:g} slices below and above the centre"
+    return replace(opened, notes=(*opened.notes, note))
 
 
 def open_input(item: Input, spec: InputSpec, settings: SegmentSettings) -> OpenedImage:

@@ -3,45 +3,77 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import floor, isfinite
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 from annotated_types import Ge
 from tyro.conf import arg
+from tyro.constructors import PrimitiveConstructorSpec
 
 from berdiff.errors import InputError
 from berdiff.schema import Settings
 
+EXTENT = 15.0  # mm below and above a centre, unless --extent says otherwise
 Range = tuple[int, int]  # [first, last + 1)
 Size = tuple[int, int]
+Unit = Literal["voxel", "mm"]
+
+
+def _numbers(words: list[str]) -> tuple[Any, ...]:
+    """Of `7 366 316` or `7,366,316`; whole ones as int. What is no number is left to the check of all settings."""
+    texts = [text for text in ",".join(words).replace(" ", ",").split(",") if text]
+    try:
+        return tuple(int(text) if text.lstrip("+-").isdecimal() else float(text) for text in texts)
+    except ValueError:
+        return tuple(texts)
+
+
+_CENTER = PrimitiveConstructorSpec(
+    nargs="*",
+    metavar="[Z] Y X",
+    instance_from_str=_numbers,
+    is_instance=lambda value: value is None or isinstance(value, tuple),
+    str_from_instance=lambda value: ["None"] if value is None else [f"{number:g}" for number in value],
+)
 
 
 @dataclass(frozen=True)
 class Region(Settings):
     """What is segmented; default: all. Places count from 0 in the image as shown, in the upright slices of a volume."""
 
-    center: Annotated[tuple[int, ...] | None, arg(metavar="[Z] Y X")] = None
-    """segment a region of the network's size around this point; of a volume in all slices, in slice Z, or with --extent
-    in the slices around it"""
+    center: Annotated[tuple[float, ...] | None, _CENTER] = None
+    """segment a finding at this point: a region of the network's size around it, of a volume in the slices around Z
+    (--extent, --slice); Y X alone in all slices of a volume"""
     box: Annotated[tuple[int, ...] | None, arg(metavar="[Z0] Y0 X0 [Z1] Y1 X1")] = None
     """segment this region; the ends are one past the last pixel"""
     slices: Annotated[str | None, arg(metavar="A:B")] = None
     """segment only these slices of a volume, counted from 0 at the feet; either may be left out"""
     pad: bool = False  # put zeros around images that are smaller than the network
     extent: Annotated[float | None, Ge(0), arg(metavar="MM")] = None
-    """with a centre Z Y X, or with findings (default there: 15): segment the slices up to so many mm below and above
-    it; so many slices where their distance is unknown"""
+    """with a centre Z Y X or findings: segment the slices up to so many mm below and above it, 15 unless given; so many
+    slices where their distance is unknown"""
+    slice: bool = False
+    """with a centre Z Y X or findings: segment one slice alone, and measure areas instead of volumes"""
+    center_unit: Unit = "voxel"
+    """of --center: slice, row and column; or mm in space, as of --centers-unit"""
 
     def check(self) -> None:
         if self.center is not None and self.box is not None:
             raise InputError("center: expected no --box beside it, found both")
         if self.center is not None and len(self.center) not in (2, 3):
             raise InputError(f"center: expected Y X or Z Y X, found {len(self.center)} numbers")
+        if self.center_unit == "mm" and len(self.center or ()) != 3:
+            raise InputError("center_unit: expected a centre Z Y X beside mm, found another region")
+        if self.center_unit == "voxel" and any(number != floor(number) for number in self.center or ()):
+            raise InputError(f"center: expected whole numbers, or --center-unit mm, found {self._center_words}")
         if self.box is not None and len(self.box) not in (4, 6):
             raise InputError(f"box: expected Y0 X0 Y1 X1 or Z0 Y0 X0 Z1 Y1 X1, found {len(self.box)} numbers")
         if self._names_slices and self.slices is not None:
             raise InputError("slices: expected no slice in --center or --box beside it, found both")
-        if self.extent is not None and (self.chosen and len(self.center or ()) != 3):
-            raise InputError("extent: expected a centre Z Y X or findings beside it, found another region")
+        if self.slice and self.extent is not None:
+            raise InputError("slice: expected no --extent beside it, found both")
+        for name in ("extent", "slice"):
+            if getattr(self, name) not in (None, False) and self.chosen and not self.at_place:
+                raise InputError(f"{name}: expected a centre Z Y X or findings beside it, found another region")
         self._slice_ends()
 
     @property
@@ -49,25 +81,39 @@ class Region(Settings):
         """Whether it is a part of the image by itself; `extent` and `pad` only say how a part is taken."""
         return (self.center, self.box, self.slices) != (None, None, None)
 
+    @property
+    def at_place(self) -> bool:
+        """Whether it is a place in a volume: which slices are meant depends on the volume (`around`)."""
+        return len(self.center or ()) == 3
+
+    @property
+    def reach(self) -> float | None:
+        """How far it goes below and above a place, in mm; None: one slice."""
+        return None if self.slice else EXTENT if self.extent is None else self.extent
+
     def around(self, shape: Sequence[int], spacing: Sequence[float], what: str) -> "Region":
-        """The same region without `extent`: by the slices of a volume `(Z, H, W)` with `spacing` (nan: unknown)."""
-        if self.extent is None:
+        """Of a place as voxel the same region by the slices of a volume `(Z, H, W)` with `spacing` (nan: unknown)."""
+        if self.center is None or not self.at_place:
+            if self.extent is not None or self.slice:
+                raise InputError(f"{what}: expected a centre Z Y X for --extent or --slice, found none")
             return self
-        if self.center is None or len(self.center) != 3:
-            raise InputError(f"{what}: expected a centre Z Y X for --extent, found none")
         if len(shape) != 3:
             raise InputError(f"{what}: expected a volume for a centre Z Y X, found a 2D image")
-        z, *plane = self.center
+        z, *plane = (int(number) for number in self.center)
         _inside(z, z + 1, shape[0], "slices", what)
         between = spacing[0] if isfinite(spacing[0]) else 1.0
-        reach = floor(self.extent / between + 1e-6)  # 15 mm are 25 slices of 0.6 mm, whatever the last bit says
-        slices = f"{max(0, z - reach)}:{min(shape[0], z + reach + 1)}"
-        return Region(tuple(plane), None, slices, self.pad)
+        # 15 mm are 25 slices of 0.6 mm, whatever the last bit says
+        slices = 0 if self.reach is None else floor(self.reach / between + 1e-6)
+        return Region(tuple(plane), None, f"{max(0, z - slices)}:{min(shape[0], z + slices + 1)}", self.pad)
 
     @property
     def _names_slices(self) -> bool:
         """Whether the centre or the box does."""
-        return len(self.center or ()) == 3 or len(self.box or ()) == 6
+        return self.at_place or len(self.box or ()) == 6
+
+    @property
+    def _center_words(self) -> str:
+        return " ".join(f"{number:g}" for number in self.center or ())
 
     def _slice_ends(self) -> tuple[int | None, int | None]:
         """A and B of `slices`, None where it is left out."""
@@ -94,9 +140,8 @@ class Region(Settings):
 
     def slice_range(self, depth: int, what: str) -> Range:
         """First slice, and one past the last, of a volume with `depth` slices."""
-        if self.center is not None and len(self.center) == 3:
-            first, last = self.center[0], self.center[0] + 1
-        elif self.box is not None and len(self.box) == 6:
+        assert not self.at_place  # which `around` turns into slices
+        if self.box is not None and len(self.box) == 6:
             first, last = self.box[0], self.box[3]
         else:
             first, last = self._slice_ends()
@@ -107,8 +152,9 @@ class Region(Settings):
         """`axis` is -2 (rows) or -1 (columns)."""
         name = "rows" if axis == -2 else "columns"
         if self.center is not None:
-            _inside(self.center[axis], self.center[axis] + 1, length, name, what)
-            first, last = self.center[axis] - size // 2, self.center[axis] - size // 2 + size
+            middle = int(self.center[axis])
+            _inside(middle, middle + 1, length, name, what)
+            first, last = middle - size // 2, middle - size // 2 + size
         elif self.box is not None:
             half = len(self.box) // 2
             first, last = _inside(self.box[:half][axis], self.box[half:][axis], length, name, what)

@@ -46,6 +46,11 @@ class Result(OpenedImage):
         """Whether it is a volume, and not one 2D image."""
         return self.pool.ndim == 5
 
+    @property
+    def one_slice(self) -> bool:
+        """Whether it is one slice of a volume, which has an area and no volume."""
+        return self.volume and self.in_region(self.pool).shape[2] == 1
+
     @cached_property
     def saliency(self) -> np.ndarray:
         """(K, [Z,] H, W) float32: the share of the samples in which a pixel is marked."""
@@ -89,14 +94,17 @@ class Result(OpenedImage):
 
     @cached_property
     def _measurements(self) -> dict[str, dict[str, Any]]:
-        pool = self.in_region(self.pool)  # outside it all are 0
+        pool, spacing = self.in_region(self.pool), self.spacing  # outside it all are 0
         apart = disagreement(pool)
-        each = ((k, target, measure(pool[:, k], self.spacing)) for k, target in enumerate(self.targets))
+        if self.one_slice:
+            pool, spacing = pool[:, :, 0], spacing[1:]
+        each = ((k, target, measure(pool[:, k], spacing)) for k, target in enumerate(self.targets))
         return {target: {**measured, "disagreement": apart[k]} for k, target, measured in each}
 
     def measurements(self) -> dict[str, dict[str, Any]]:
-        """For each target: the probability of a finding, area or volume, and longest diameter, with quantiles; and how
-        much the samples disagree (`representatives.disagreement`)."""
+        """For each target: the shares of samples that mark anything and nothing; area (of one slice too) or volume, and
+        longest diameter, with quantiles among those that mark; and how much the samples disagree
+        (`representatives.disagreement`)."""
         return self._measurements
 
     def in_region(self, array: np.ndarray) -> np.ndarray:

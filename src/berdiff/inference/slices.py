@@ -94,7 +94,7 @@ def _slices(image: OpenedImage, masks: np.ndarray, size: tuple[int, int], settin
     first, end = ranges[0]
     return [
         _Slice(
-            f"{image.name}|{z}",
+            f"{image.name}|{image.first + z}",
             planes[:, z],
             places[:, :, z],
             rho if z > first else None,

@@ -9,6 +9,10 @@ from berdiff.methods.sampling import describe
 
 NOT_CLINICAL = "not for clinical use"
 UNITS = {"mm^2": "mm²", "mm^3": "mm³", "px^2": "pixels", "px": "pixels", "voxel": "voxels", "mm": "mm"}
+# what the share of samples that mark anything is called, and what it means: once per page or table
+MARKED_BY = "marked by"
+MARKED_MEANS = "share of simulated readers who would mark something here, given that someone pointed at it"
+MARKED_MEANS += "; in a volume, anywhere in the slices that were segmented"
 SIZES = {"area": "area", "volume": "volume", "longest_diameter": "longest diameter"}
 
 
@@ -48,7 +52,7 @@ def settings_line(result: Result) -> str:
 
 
 def sizes(measured: dict[str, Any]) -> list[tuple[str, str, str, str, str]]:
-    """(what, unit, 5 %, median, 95 %) of one target's measurements, in words and rounded figures."""
+    """(what, unit, 5 %, median, 95 %) among the samples that mark the target, in words and rounded figures."""
     return [
         (words, UNITS[of["unit"]], rounded(of["q05"]), rounded(of["q50"]), rounded(of["q95"]))
         for name, words in SIZES.items()
@@ -57,14 +61,31 @@ def sizes(measured: dict[str, Any]) -> list[tuple[str, str, str, str, str]]:
 
 
 def measured_line(measured: dict[str, Any]) -> str:
-    parts = [f"a finding in {percent(measured['finding_probability'])} of the samples"]
-    for what, unit, low, median, high in sizes(measured):
-        parts.append(f"{what} {median} {unit} (5 to 95 %: {low} to {high})")
+    parts = [f"{MARKED_BY} {marked_words(measured)}, nothing by {percent(measured['empty_share'])}"]
+    if measured["finding_probability"]:
+        among = [
+            f"{what} {median} {unit} (5 to 95 %: {low} to {high})" for what, unit, low, median, high in sizes(measured)
+        ]
+        parts.append(f"among samples that mark it {', '.join(among)}")
     return "; ".join(parts)
 
 
-def rounded(value: float) -> str:
-    """Three figures are more than such a measure is worth; whole numbers stay whole."""
+def marked_words(measured: dict[str, Any]) -> str:
+    """The share of samples that mark anything; of a volume, over how much along z."""
+    return f"{percent(measured['finding_probability'])}{over(measured)}"
+
+
+def over(measured: dict[str, Any]) -> str:
+    if "slices" not in measured:
+        return ""
+    mm = measured["extent_mm"]
+    return f" over {measured['slices']} slices" if mm is None else f" over {rounded(mm)} mm"
+
+
+def rounded(value: float | None) -> str:
+    """Three figures are more than such a measure is worth; whole numbers stay whole. None: nothing to measure."""
+    if value is None:
+        return "-"
     return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from berdiff import __version__, schema
 from berdiff.errors import InputError
-from berdiff.inference.finding import Finding, to_mm, world_affine
+from berdiff.inference.finding import Finding
 from berdiff.inference.label_map import label_map
 from berdiff.inference.model import Model
 from berdiff.inference.opening import ReadInput
@@ -84,8 +84,9 @@ def write_case(
     for name, content in _volume_files(files, case, read, found, model) if len(read.shape) == 3 else ():
         files.write(f"{case}/{name}", content)
         written[name] = len(content)
-    frame = None if world_affine(read) is None else "LPS" if read.placed.geometry.kind == "dicom" else "RAS"
-    places = {one.name: None if frame is None else to_mm(read, one.center) for one in found}
+    placed = read.placed
+    frame = None if placed.affine is None else "LPS" if placed.geometry.kind == "dicom" else "RAS"
+    places = {one.name: None if frame is None else placed.to_mm(one.center) for one in found}
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([*COLUMNS, "z", "y", "x", "x_mm", "y_mm", "z_mm"])

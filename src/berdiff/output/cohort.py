@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 from berdiff import __version__
-from berdiff.output.captions import NOT_CLINICAL, UNITS, percent, rounded
+from berdiff.output.captions import MARKED_MEANS, NOT_CLINICAL, UNITS, marked_words, percent, rounded
 from berdiff.output.records import THUMBNAIL
 from berdiff.output.result_files import ResultFiles
 from berdiff.output.rows import COLUMNS, Row, all_rows
@@ -82,6 +82,7 @@ def page(files: ResultFiles, rows: Sequence[Row]) -> str:
     common = [note for note in rows[0].notes if all(note in row.notes for row in rows)]
     digest = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode("ascii")
     environment.globals |= {"thumbnail": thumbnail, "links": _links, "size": _size, "percent": percent}
+    environment.globals |= {"marked_words": marked_words, "marked_means": MARKED_MEANS}
     own = {row.folder: "; ".join(note for note in row.notes if note not in common) for row in rows}
     return environment.get_template("cohort.html.j2").render(
         rows=rows,
@@ -111,4 +112,6 @@ def _links(row: Row) -> list[tuple[str, str]]:
 
 
 def _size(of: dict[str, Any]) -> str:
+    if of["q50"] is None:
+        return "-"
     return f"{rounded(of['q50'])} ({rounded(of['q05'])} to {rounded(of['q95'])}) {UNITS[of['unit']]}"

@@ -1,7 +1,8 @@
 """DICOM SR: the measurements as a report that viewers, archives and registries read (template TID 1500).
 
-A group per target refers to its segment of mask.seg.dcm, which is written beside it. It holds P(finding), and area or
-volume and longest diameter, each as the median and the 5 and 95 % quantiles over all samples.
+A group per target refers to its segment of mask.seg.dcm, which is written beside it. It holds the shares of samples
+that mark something and nothing; area or volume and longest diameter, each as the median and the 5 and 95 % quantiles
+among the samples that mark it; and of a volume how many mm along z were segmented. DICOM has no codes for the shares.
 """
 
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from berdiff import __version__
-from berdiff.output.captions import NOT_CLINICAL
+from berdiff.output.captions import MARKED_BY, MARKED_MEANS, NOT_CLINICAL
 from berdiff.output.dicom_common import DicomSource, clean, property_type
 from berdiff.output.dicom_seg import mask_segmentation
 
@@ -21,6 +22,11 @@ if TYPE_CHECKING:
 
 SERIES = 5  # after DICOM SEG and the map
 LIBRARY = ("CT", "MR", "PT")  # modalities of which highdicom describes the images in the report's library
+SHARES = {
+    "finding_probability": ("marked-by", "Share of simulated readers who would mark something here"),
+    "empty_share": ("marks-nothing", "Share of simulated readers who would mark nothing here"),
+}
+EXTENT = ("extent-z", "99BERDIFF", "Length along the slices that was segmented")
 # of the measurements' units: UCUM's code and how it is called
 UNITS = {
     "mm": ("mm", "millimeter"),
@@ -93,7 +99,7 @@ def _group(source: DicomSource, segmentation: "Segmentation", k: int, images: li
         of = [sr.SourceImageForMeasurementGroup(*_uids(image)) for image in images]
         return sr.MeasurementsAndQualitativeEvaluations(source_images=of, **about)
     of = [sr.SourceImageForSegmentation(*_uids(source.images[z])) for z in np.flatnonzero(on)]
-    if result.volume:
+    if result.volume and (not result.one_slice or len(of) > 1):  # an upright slice may run across the stored ones
         segment = sr.ReferencedSegment(*_uids(segmentation), segment_number=k + 1, source_images=of)
         return sr.VolumetricROIMeasurementsAndQualitativeEvaluations(referenced_segment=segment, **about)
     number = sum(bool(mask.any()) for mask in majority[: k + 1])  # an empty segment has no frame
@@ -116,7 +122,7 @@ def _algorithm(source: DicomSource) -> "AlgorithmIdentification":
     return sr.AlgorithmIdentification(
         name=source.algorithm,
         version=__version__,
-        parameters=[clean(text) for text in parameters],
+        parameters=[*(clean(text) for text in parameters), f"{MARKED_BY}: {MARKED_MEANS}"],
         family=codes.DCM.ArtificialIntelligence,
     )
 
@@ -131,11 +137,16 @@ def _measurements(measured: dict[str, Any]) -> Iterator["Measurement"]:
         "q05": CodedConcept("371888009", "SCT", "5th percentile"),
         "q95": CodedConcept("371889001", "SCT", "95th percentile"),
     }
-    finding = 100 * measured["finding_probability"]
-    yield Measurement(codes.DCM.CertaintyOfFinding, finding, CodedConcept("%", "UCUM", "Percent"))
+    own = {name: CodedConcept(code, "99BERDIFF", meaning) for name, (code, meaning) in SHARES.items()}
+    for name, concept in own.items():
+        yield Measurement(concept, 100 * measured[name], CodedConcept("%", "UCUM", "Percent"))
+    if (mm := measured.get("extent_mm")) is not None:
+        yield Measurement(CodedConcept(*EXTENT), mm, CodedConcept("mm", "UCUM", "millimeter"))
+    among = CodedConcept("marking", "99BERDIFF", "Among the samples that mark something")
     for name, concept in names.items():
-        if of := measured.get(name):
+        of = measured.get(name)
+        if of and of["q50"] is not None:
             code, meaning = UNITS[of["unit"]]
             unit = CodedConcept(code, "UCUM", meaning)
             for quantile, derivation in quantiles.items():
-                yield Measurement(concept, of[quantile], unit, derivation=derivation)
+                yield Measurement(concept, of[quantile], unit, derivation=derivation, method=among)

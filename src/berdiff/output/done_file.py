@@ -14,23 +14,26 @@ from berdiff.output.result_files import DONE, ResultFiles
 Natural = Annotated[int, Ge(0)]
 Sizes = dict[str, Natural] | list[str]  # a file's name within the folder -> its bytes; older versions: names alone
 NotNegative = Annotated[float, Ge(0)]
+Share = Annotated[float, Ge(0), Le(1)]
 
 
 class Quantiles(TypedDict):
     unit: Literal["mm", "mm^2", "mm^3", "px", "px^2", "voxel"]
-    q05: NotNegative
-    q50: NotNegative
-    q95: NotNegative
+    q05: NotNegative | None  # None: no sample marks anything
+    q50: NotNegative | None
+    q95: NotNegative | None
 
 
 class Measured(TypedDict):
     """Of one target; of a picture it has an area, of a volume a volume."""
 
     __pydantic_config__ = {"extra": "allow", "strict": True, "allow_inf_nan": False}  # type: ignore[misc]  # noqa: RUF012
-    finding_probability: Annotated[float, Ge(0), Le(1)]
+    finding_probability: Share
+    empty_share: Share  # not in older versions, whose quantiles are over all samples: such a result is made again
     area: NotRequired[Quantiles]
     volume: NotRequired[Quantiles]
     longest_diameter: Quantiles
+    extent_mm: NotRequired[NotNegative | None]
     disagreement: float | None
 
 

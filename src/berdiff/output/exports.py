@@ -152,10 +152,12 @@ def _measurements(result: Result) -> str:
     parts = ("unit", "q05", "q50", "q95")
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["input", "target", "finding_probability", *(f"{size}_{part}" for size in sizes for part in parts)])
+    shares = ["finding_probability", "empty_share"]
+    shares += ["extent_mm"] if "extent_mm" in measured[result.targets[0]] else []
+    writer.writerow(["input", "target", *shares, *(f"{size}_{part}" for size in sizes for part in parts)])
     for target, of in measured.items():
-        values = [of[size][part] for size in sizes for part in parts]
-        writer.writerow([result.name, target, of["finding_probability"], *values])
+        values = [*(of[name] for name in shares), *(of[size][part] for size in sizes for part in parts)]
+        writer.writerow([result.name, target, *("" if value is None else value for value in values)])
     return text.getvalue()
 
 

@@ -16,7 +16,15 @@ from berdiff.data.kinds import RULES
 from berdiff.inference.measurements import measure
 from berdiff.inference.representatives import Representative
 from berdiff.inference.result import Result
-from berdiff.output.captions import notes_line, percent, set_words, settings_line, sizes
+from berdiff.output.captions import (
+    MARKED_MEANS,
+    marked_words,
+    notes_line,
+    percent,
+    set_words,
+    settings_line,
+    sizes,
+)
 from berdiff.output.colours import legend
 from berdiff.output.tiles import SHOWN_SAMPLES, Tile, grey_bytes, picture_bytes, result_tiles, target_tiles
 from berdiff.output.views import close_up
@@ -51,9 +59,9 @@ def page(title: str, entries: Sequence[ReportEntry], intro: Sequence[str] = (), 
 
     environment.globals |= {"name_of_plane": name_of_plane, "path": _path, "measured": _measured}
     environment.globals |= {"close_up": close_up, "result_tiles": result_tiles, "target_tiles": target_tiles}
-    environment.globals |= {"legend": legend, "rules": RULES, "percent": percent}
+    environment.globals |= {"legend": legend, "rules": RULES}
     environment.globals |= {"settings_line": settings_line, "set_words": set_words, "notes_line": notes_line}
-    environment.globals |= {"shown_samples": SHOWN_SAMPLES}
+    environment.globals |= {"shown_samples": SHOWN_SAMPLES, "marked_means": MARKED_MEANS}
     return environment.get_template("report.html.j2").render(
         title=title, intro=intro, table=table, planes=planes, entries=entries, version=__version__
     )
@@ -66,7 +74,7 @@ def _path(segments: np.ndarray) -> str:
 
 
 def _measured(result: Result, k: int) -> dict[str, Any]:
-    """Of one target: (what, 5 %, median, 95 %, each rater's own) of each size, and how many found something."""
+    """Of one target: (what, 5 %, median, 95 %, each rater's own) of each size, and how many mark something."""
     over_samples = result.measurements()[result.targets[k]]
     of_raters = [measure(masks[k][None], result.spacing) for masks in ([] if result.raters is None else result.raters)]
     medians = [[median for _, _, _, median, _ in sizes(of_rater)] for of_rater in of_raters]
@@ -75,7 +83,8 @@ def _measured(result: Result, k: int) -> dict[str, Any]:
         for i, (what, unit, low, median, high) in enumerate(sizes(over_samples))
     ]
     marked = sum(of_rater["finding_probability"] > 0 for of_rater in of_raters)
-    return {"rows": rows, "finding": over_samples["finding_probability"], "marked": marked, "raters": len(of_raters)}
+    marked_by, empty = marked_words(over_samples), percent(over_samples["empty_share"])
+    return {"rows": rows, "marked_by": marked_by, "empty": empty, "marked": marked, "raters": len(of_raters)}
 
 
 def _address(tile: Tile) -> str:

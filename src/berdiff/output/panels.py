@@ -13,7 +13,7 @@ from berdiff.data.input_spec import Kind
 from berdiff.files import whole_file
 from berdiff.inference.representatives import Representative
 from berdiff.inference.result import Result
-from berdiff.output.captions import measured_line, notes_line, settings_line
+from berdiff.output.captions import MARKED_BY, MARKED_MEANS, measured_line, notes_line, settings_line
 from berdiff.output.colours import Key, legend
 from berdiff.output.tiles import Tile, painted_tile, result_tiles, saliency_tile, target_tiles, variance_tile
 from berdiff.output.views import clearest_channel, close_up
@@ -119,7 +119,8 @@ def result_panel(result: Result, representatives: Sequence[Representative] | Non
         ordered = [*sections.values(), *(_named(tiles, name) for tiles, name in zip(own, result.targets, strict=True))]
     else:
         ordered = [sections["image"], sections["raters"], own[0], sections["representatives"], sections["samples"]]
-    caption = [*(f"{target}: {measured_line(measured[target])}" for target in result.targets), notes_line(result)]
+    caption = [f"{target}: {measured_line(measured[target])}" for target in result.targets]
+    caption += [f"{MARKED_BY}: {MARKED_MEANS}", notes_line(result)]
     title = f"{result.name}{close.words}\n{settings_line(result)}"
     return render(
         pack(ordered), title, "\n".join(caption), aspect=result.aspect, key=legend(result.targets), justified=True

@@ -13,7 +13,7 @@ from berdiff.output.done_file import DoneFile, parse_done
 from berdiff.output.result_files import DONE, ResultFiles
 
 QUANTILES = ("q05", "q50", "q95")
-COLUMNS = ("case", "finding", "target", "finding_probability", "size", "size_unit")
+COLUMNS = ("case", "finding", "target", "finding_probability", "empty_share", "extent_mm", "size", "size_unit")
 COLUMNS += (*(f"size_{q}" for q in QUANTILES), "longest_diameter_unit", *(f"longest_diameter_{q}" for q in QUANTILES))
 COLUMNS += ("disagreement",)
 
@@ -41,7 +41,8 @@ class Row:
     def values(self) -> list[Any]:
         """In the order of COLUMNS."""
         of, size, length = self.measured, self.measured[self.size], self.measured["longest_diameter"]
-        values = [self.case, self.finding, self.target, of["finding_probability"], self.size, size["unit"]]
+        values = [self.case, self.finding, self.target, of["finding_probability"], of["empty_share"]]
+        values += [of.get("extent_mm"), self.size, size["unit"]]
         values += [*(size[q] for q in QUANTILES), length["unit"], *(length[q] for q in QUANTILES), self.disagreement]
         return ["" if value is None else value for value in values]
 

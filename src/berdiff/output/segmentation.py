@@ -20,11 +20,10 @@ from berdiff.boundary import refusal
 from berdiff.claims import Claim, Claims
 from berdiff.errors import InputError
 from berdiff.inference.finding import Finding, FindingSource
-from berdiff.inference.findings import EXTENT
 from berdiff.inference.inputs import Input, count_slices
 from berdiff.inference.model import Model
 from berdiff.inference.opening import OpenedImage, ReadInput
-from berdiff.inference.region import Region
+from berdiff.inference.region import EXTENT, Region
 from berdiff.inference.result import Result
 from berdiff.inference.settings import SegmentSettings, option
 from berdiff.output import exports
@@ -68,7 +67,7 @@ class SegmentationJob:
         asked = {name: value for name, value in asdict(output).items() if name != "out" and value is not False}
         if findings is not None:
             asked["findings"] = findings.kind
-            if settings.region.extent is None:
+            if settings.region.extent is None and not settings.region.slice:
                 settings = replace(settings, region=replace(settings.region, extent=EXTENT))
         self.model, self.settings, self.output, self.findings = model, settings, output, findings
         self.progress, self.report = progress, report
@@ -178,7 +177,7 @@ class SegmentationJob:
                     self._fail(item, f"{item.name}/{one.name}", InputError(one.error), 1)
                 return None
             opened = self.model.open(item, self.settings)
-            region = self.settings.region.around(opened.image.shape[1:], opened.spacing, opened.what)
+            region = opened.meant(self.settings.region, opened.image.shape[1:])
             *slices, _, _ = region.ranges(opened.image.shape[1:], self.model.size, opened.what)
             self._slices[item.name] = len(range(*slices[0])) if slices else 1
             return opened
@@ -240,9 +239,12 @@ class SegmentationJob:
         if self._has(item, one):
             self.outcome.skipped.append(name)
             return
-        extent = self.settings.region.extent if len(one.center) == 3 else None
-        region = Region(one.center, pad=self.settings.region.pad, extent=extent)
-        (result,) = self.model.results([read.at(region, name)], replace(self.settings, region=region))
+        asked = self.settings.region
+        region = Region(one.center, pad=asked.pad)
+        if region.at_place:
+            region = replace(region, extent=asked.extent, slice=asked.slice)
+        opened = read.at(region, name, whole=False)
+        (result,) = self.model.results([opened], replace(self.settings, region=region))
         self._write(item, result, one)
 
     def _has(self, item: Input, finding: Finding | None = None) -> bool:

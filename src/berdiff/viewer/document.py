@@ -12,7 +12,7 @@ from berdiff.inference.measurements import measure
 from berdiff.inference.opening import OpenedImage
 from berdiff.inference.representatives import Representative
 from berdiff.inference.result import Result
-from berdiff.output.captions import notes, percent, set_words, settings_line, sizes
+from berdiff.output.captions import MARKED_MEANS, marked_words, notes, percent, set_words, settings_line, sizes
 from berdiff.output.colours import BOX_COLOUR, LEVELS, RATER_COLOUR, TARGET_COLOURS, level_colours, target_colours
 from berdiff.output.nifti import upright_affine
 from berdiff.output.views import clearest_channel, fullest_slice
@@ -93,6 +93,7 @@ def result_document(
         ],
         "raters": _rater_list(result, n + 1 + len(chosen), rater_names),
         "measurements": [_measured(result, k) for k in range(count)],
+        "marked_means": MARKED_MEANS,
     }
 
 
@@ -201,12 +202,13 @@ def _start(result: Result) -> list[int]:
 
 
 def _measured(result: Result, k: int) -> dict[str, Any]:
-    """One target's figures in words: over the samples, and each rater's own."""
+    """One target's figures in words: how many samples mark it, sizes among them, and each rater's own."""
     over_samples = result.measurements()[result.targets[k]]
     own = [measure(masks[k][None], result.spacing) for masks in (() if result.raters is None else result.raters)]
     medians = [[median for _, _, _, median, _ in sizes(of)] for of in own]
     return {
-        "finding": percent(over_samples["finding_probability"]),
+        "marked_by": marked_words(over_samples),
+        "empty": percent(over_samples["empty_share"]),
         "raters_finding": f"{sum(of['finding_probability'] > 0 for of in own)} of {len(own)}" if own else None,
         "rows": [
             {

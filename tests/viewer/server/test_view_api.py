@@ -61,20 +61,27 @@ def test_a_click_on_a_picture(client):
     )  # fmt: skip
 
 
-def test_a_click_on_a_volume_gives_the_masks_of_the_command_in_its_place(server, files, model):
+@pytest.mark.parametrize(
+    ("asked", "ends"), [({}, (2, 12)), ({"extent": 4.0}, (6, 9)), ({"slice": True}, (7, 8))], ids=str
+)
+def test_a_click_on_a_volume_gives_the_masks_of_the_command_in_its_place(server, files, model, asked, ends):
     client, service = server
     item = item_named(client, "scan")["id"]
     turned = [7, 49 - 33, 39 - 20]  # the file has x to the right and y to the front; upright is left and back
-    id = segmented(client, item, turned, samples=4, set="systematic", pool=9)
+    id = segmented(client, item, turned, samples=4, set="systematic", pool=9, **asked)
     document = client.get(f"/api/jobs/{id}/document").json()
     assert document["shape"] == [12, 50, 40]
-    assert document["region"][0] == document["masks"]["box"][0] == [7, 8]
+    assert document["region"][0] == list(ends)
+    (first, last), *_ = document["masks"]["box"]
+    assert ends[0] <= first <= 7 < last <= ends[1]
     assert document["start"][0] == 7
     loaded = berdiff.load(model, "cpu")
-    expected = loaded.segment(files / "scan.nii.gz", 4, center=turned, set="systematic", pool=9)
+    expected = loaded.segment(files / "scan.nii.gz", 4, center=turned, set="systematic", pool=9, **asked)
     session = next(iter(service.sessions._all.values()))
     done = session.jobs[id].result
     np.testing.assert_array_equal(done._on_volume(done.result.pool), expected.pool)
+    assert done.result.pool.shape[2] == ends[1] - ends[0]  # no more than these slices is kept
+    assert done.result.measurements() == expected.measurements()
     assert done.result.chosen == expected.chosen
     assert done.result.settings == expected.settings
     written = unzipped(client.get(f"/api/jobs/{id}/files?kind=nifti"))
@@ -83,7 +90,11 @@ def test_a_click_on_a_volume_gives_the_masks_of_the_command_in_its_place(server,
     places = np.argwhere(np.asarray(mask.dataobj))
     assert len(places) == 9
     np.testing.assert_array_equal(places.mean(0), POINT)
-    assert json.loads(written["result.json"])["region"] == [list(ends) for ends in expected.roi]
+    facts = json.loads(written["result.json"])
+    assert facts["region"] == [list(ends) for ends in expected.roi]
+    assert facts["measurements"] == expected.measurements()
+    size = "area" if "slice" in asked else "volume"
+    assert {"area", "volume"} & {*facts["measurements"]["nodule"]} == {size}
 
 
 def test_all_slices_of_a_volume_where_the_masks_fit(server, model, files):

@@ -1,4 +1,4 @@
-"""A slice opened by itself is the slice of the opened volume; points of other programs are where they say."""
+"""Slices opened by themselves are those of the opened volume; points of other programs are where they say."""
 
 import nibabel
 import numpy as np
@@ -22,7 +22,10 @@ RULES += [Intensity("minmax", field=12), Intensity("minmax"), Intensity("window"
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: f"{rule.rule} {rule.field or ''}")
 @pytest.mark.parametrize("kind", [np.int16, np.uint8, np.float32, "unit", "unit in one slice"])
-def test_a_slice_is_scaled_as_its_volume_is(tmp_path, rule, kind):
+@pytest.mark.parametrize(
+    ("z", "asked", "ends"), [(0, {"slice": True}, (0, 1)), (4, {"slice": True}, (4, 5)), (4, {"extent": 2.0}, (3, 6))]
+)
+def test_slices_are_scaled_as_their_volume_is(tmp_path, rule, kind, z, asked, ends):
     values = np.random.default_rng(0).integers(0, 250, (24, 20, 6))
     if isinstance(kind, str):
         values = values / np.float32(250)
@@ -32,14 +35,13 @@ def test_a_slice_is_scaled_as_its_volume_is(tmp_path, rule, kind):
     nibabel.save(nibabel.Nifti1Image(stored, np.diag([-1.0, -1, 2, 1])), path)
     item = item_of(Input("scan", (path,)), "s0", "")
     spec = InputSpec((16, 16), ("ct",), ("nodule",), rule)
-    for z in (0, 4):
-        settings = SegmentSettings(region=Region((z, 9, 11)))
-        whole = open_input(item.input, spec, settings)
-        found = Images(Limits()).plane(item, spec, settings)
-        assert found is not None
-        plane, number = found
-        assert (plane.name, number, plane.spacing) == (f"scan|{z}", z, whole.spacing[1:])
-        np.testing.assert_array_equal(plane.image, whole.image[:, z])
+    settings = SegmentSettings(region=Region((z, 9, 11), **asked))
+    whole = open_input(item.input, spec, settings)
+    found = Images(Limits()).slab(item, spec, settings)
+    assert found is not None
+    slab, region = found
+    assert (slab.name, slab.first, slab.spacing, region) == ("scan", ends[0], whole.spacing, Region((9, 11)))
+    np.testing.assert_array_equal(slab.image, whole.image[:, slice(*ends)])
 
 
 def test_opened_images_are_kept_up_to_a_size(tmp_path):

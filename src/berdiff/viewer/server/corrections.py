@@ -25,9 +25,9 @@ from PIL import Image
 
 from berdiff import __version__, schema
 from berdiff.data.describe import by, expect
-from berdiff.data.reading import ImageFile
+from berdiff.data.reading import ImageFile, read_labels
 from berdiff.files import whole_file, write_text
-from berdiff.viewer.server.grid import labels_from_grid, on_grid
+from berdiff.viewer.server.grid import on_grid
 from berdiff.viewer.server.items import Item
 
 Note = Mapping[str, Any]
@@ -109,7 +109,7 @@ class Corrections:
         before = json.loads(path.read_text("utf-8")).get("slices", [])
         kept = sorted(set(before) - set(note["slices"]))
         mask = mask.copy()
-        mask[kept] = labels_from_grid(found, file)[kept]
+        mask[kept] = read_labels(found, file)[kept]
         return mask, {**note, "slices": sorted({*kept, *note["slices"]})}
 
     def targets(self) -> list[str]:

@@ -13,7 +13,8 @@ from berdiff.data.input_spec import InputSpec, Intensity
 from berdiff.data.intensity import LUNG_WINDOW
 from berdiff.data.reading import ImageFile, read_image_file, read_image_files
 from berdiff.errors import InputError
-from berdiff.inference.opening import OpenedImage, open_file, open_input
+from berdiff.inference.opening import OpenedImage, noted, open_file, open_input
+from berdiff.inference.region import Region
 from berdiff.inference.settings import SegmentSettings
 from berdiff.viewer.server.items import Item
 from berdiff.viewer.server.limits import Limits
@@ -61,11 +62,10 @@ class Images:
         expect(file.values[0].size <= self._limits.pixels, item.name, f"at most {self._limits.pixels} pixels", "more")
         return file
 
-    def plane(self, item: Item, spec: InputSpec, settings: SegmentSettings) -> tuple[OpenedImage, int] | None:
-        """The slice of a volume that `settings.region.center` names, as a 2D image whose name seeds the noise that the
-        slice has in its volume, and its number; None where it must be opened as a whole."""
-        center = settings.region.center
-        if item.input.store is not None or center is None or len(center) != 3:
+    def slab(self, item: Item, spec: InputSpec, settings: SegmentSettings) -> tuple[OpenedImage, Region] | None:
+        """The slices of a volume that `settings.region.center` means, as a volume of these alone, and the region in
+        them; None where it must be opened as a whole."""
+        if item.input.store is not None or not settings.region.at_place:
             return None
         file = self.file(item, len(spec.channels))
         channels, depth = len(file.values), file.values.shape[1]
@@ -73,15 +73,16 @@ class Images:
         expect(channels == len(spec.channels), item.name, trained, channels)
         if file.planar:
             return None
-        z = center[0]
-        settings.region.slice_range(depth, item.name)
-        values = file.values[:, z : z + 1] if _by_slice(spec.intensity, file.values.dtype) else file.values
-        if len(values[0]) == 1 < depth and _looks_scaled(values) and not _looks_scaled(file.values):
-            values = file.values  # by itself this slice would pass for one that was scaled before
-        region = replace(settings.region, center=(0 if len(values[0]) == 1 else z, *center[1:]))
+        around = settings.region.around(file.values.shape[1:], file.spacing, item.name)
+        first, end = around.slice_range(depth, item.name)
+        part = slice(first, end)
+        region = replace(around, slices=None)
+        values = file.values[:, part] if _by_slice(spec.intensity, file.values.dtype) else file.values
+        if values is not file.values and _looks_scaled(values) and not _looks_scaled(file.values):
+            values = file.values  # by themselves these slices would pass for ones that were scaled before
         opened = open_file(item.name, replace(file, values=values), spec, replace(settings, region=region), item.name)
-        plane = opened.image[:, 0 if len(values[0]) == 1 else z]
-        return replace(opened, name=f"{item.name}|{z}", image=plane, spacing=opened.spacing[-2:]), z
+        image = opened.image if values is not file.values else opened.image[:, part].copy()  # a view would keep it all
+        return noted(replace(opened, image=image, first=first), settings.region), region
 
     def forget(self, item: Item) -> None:
         with self._lock:

@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from berdiff.inference.region import EXTENT
 from berdiff.inference.settings import SetRule
 from berdiff.viewer.server.limits import Limits
 
@@ -58,10 +59,13 @@ class UploadAnswer(BaseModel):
 
 
 class JobRequest(_Body):
-    """Masks of an item around a point, which counts in upright slices as `berdiff segment --center` does."""
+    """Masks of an item around a point, which counts in upright slices as `berdiff segment --center` does: of a volume
+    in the slices up to `extent` mm below and above it, or with `slice` in that slice alone."""
 
     item: Name
     center: Annotated[list[Place], Field(min_length=2, max_length=3)] | None = None
+    slice: bool = False
+    extent: Annotated[float, Field(ge=0, le=LIMITS.side)] = EXTENT
     model: Annotated[str, Field(max_length=200)] = ""
     samples: Annotated[int, Field(ge=1, le=LIMITS.samples)] = 16
     steps: Annotated[int, Field(ge=1, le=LIMITS.steps)] | None = None
@@ -70,7 +74,7 @@ class JobRequest(_Body):
     pool: Annotated[int, Field(ge=1, le=LIMITS.pool)] = 64
     representatives: Annotated[int, Field(ge=1, le=LIMITS.representatives)] = 3
 
-    @field_validator("samples", "seed", "pool", "representatives", "set", "model", mode="before")
+    @field_validator("samples", "seed", "pool", "representatives", "set", "model", "extent", mode="before")
     @classmethod
     def _default_for_null(cls, value: Any, info: Any) -> Any:
         """A field of a form that was left empty comes as null."""

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from berdiff.data.describe import expect
-from berdiff.inference.region import Region
+from berdiff.inference.region import Range, Region
 from berdiff.inference.result import Result
-from berdiff.inference.sets import choose_set, set_rng
 from berdiff.inference.settings import SegmentSettings
 from berdiff.methods.sampling import SamplerOptions
 from berdiff.viewer.server import pages
@@ -31,13 +30,12 @@ FILES = {"nifti": ("nifti", "json"), "dicom-seg": ("dicom-seg", "json"), "json":
 
 @dataclass(eq=False)
 class Segmented:
-    """The masks of a job. Of a click on a volume only the clicked slice is kept, as a volume of one slice."""
+    """The masks of a job. Of a click on a volume only the slices around it are kept, as a volume of these."""
 
-    result: Result
+    result: Result  # its first slice is the volume's `result.first`
     model: str
     asked: int  # representative masks
-    z: int | None = None  # the slice of the volume
-    depth: int = 1
+    depth: int | None = None  # slices of the volume; None: the result has all
 
     @cached_property
     def representatives(self) -> "list[Representative]":
@@ -49,11 +47,13 @@ class Segmented:
 
     def document(self) -> dict[str, Any]:
         document = pages.result_document(self.result, self.representatives)
-        if self.z is not None:  # from the slab to the volume that it is a part of
+        if self.depth is not None:  # from the slab to the volume that it is a part of
+            z = self.result.first
             document["shape"] = [self.depth, *document["shape"][1:]]
-            document["start"] = [self.z, *document["start"][1:]]
-            for name, place in (("region", document), ("box", document["masks"])):
-                place[name] = place[name] and [[self.z, self.z + 1], *place[name][1:]]
+            document["start"] = [document["start"][0] + z, *document["start"][1:]]
+            document["region"] = [list(ends) for ends in self._roi]
+            (first, end), *plane = document["masks"]["box"]
+            document["masks"]["box"] = [[first + z, end + z], *plane]
         return document
 
     def mask(self, what: str, number: int) -> np.ndarray:
@@ -67,7 +67,7 @@ class Segmented:
 
     def marked_at(self, place: Sequence[int]) -> np.ndarray:
         """(P, K) bool: which samples mark which targets at ([z,] y, x) of the whole image."""
-        pool, first = self.result.pool, self.z or 0
+        pool, first = self.result.pool, self.result.first
         slices, plane = [z - first for z in place[:-2]], place[-2:]
         segmented = all(0 <= z < pool.shape[2] for z in slices)
         return pool[(..., *slices, *plane)] > 0 if segmented else np.zeros(pool.shape[:2], bool)
@@ -86,7 +86,8 @@ class Segmented:
 
         refers = kind != "dicom-seg" or self.result.geometry.kind == "dicom"
         expect(refers, self.result.name, "a DICOM image for dicom-seg, which refers to it", "another kind")
-        most, size = limits.samples_file_bytes, self.result.pool.nbytes * self.depth
+        most, pool = limits.samples_file_bytes, self.result.pool
+        size = pool.nbytes if self.depth is None else pool.nbytes // pool.shape[2] * self.depth
         whole = self._whole(size, limits)
         chosen = [one._replace(mask=self._on_volume(one.mask)) for one in self.representatives]
         for part in FILES[kind]:
@@ -101,19 +102,25 @@ class Segmented:
                 yield name, _without_paths(content) if name == "result.json" else content
 
     def _whole(self, size: int, limits: Limits) -> Result:
-        if self.z is None:
+        if self.depth is None:
             return self.result
         expect(size <= 4 * limits.pool_bytes, self.result.name, f"at most {4 * limits.pool_bytes // MIB} MiB of masks")
-        roi = self.result.roi or tuple((0, side) for side in self.result.pool.shape[2:])
-        image = np.broadcast_to(self.result.image, (len(self.result.image), self.depth, *self.result.image.shape[2:]))
         pool = self._on_volume(self.result.pool)
-        return replace(self.result, pool=pool, image=image, roi=((self.z, self.z + 1), *roi[1:]))
+        # no file of a download shows the image: this one stands for its shape, and takes no memory
+        image = np.broadcast_to(np.float32(0), (len(self.result.image), *pool.shape[2:]))
+        return replace(self.result, pool=pool, image=image, roi=self._roi, first=0)
+
+    @property
+    def _roi(self) -> tuple[Range, ...]:
+        """Of a slab, in its volume."""
+        (first, end), *plane = self.result.roi or tuple((0, side) for side in self.result.pool.shape[2:])
+        return ((first + self.result.first, end + self.result.first), *plane)
 
     def _on_volume(self, masks: np.ndarray) -> np.ndarray:
-        if self.z is None:
+        if self.depth is None:
             return masks
         volume = np.zeros((*masks.shape[:-3], self.depth, *masks.shape[-2:]), masks.dtype)  # untouched: costs nothing
-        volume[..., self.z, :, :] = masks[..., 0, :, :]
+        volume[..., self.result.first : self.result.first + masks.shape[-3], :, :] = masks
         return volume
 
 
@@ -122,20 +129,20 @@ def segment(
 ) -> Segmented:
     """The masks that `berdiff segment --center` gives, bit for bit. InputError in the words of that command."""
     model = entry.load()
-    region = Region(None if request.center is None else tuple(request.center))
+    center, placed = request.center, len(request.center or ()) == 3
+    region = Region(None if center is None else tuple(center))
+    if placed:
+        region = replace(region, slice=request.slice, extent=None if request.slice else request.extent)
+    expect(placed or not request.slice, "slice", "a center of a slice, row and column beside it")
     options = SamplerOptions(steps=request.steps)
     settings = SegmentSettings(request.samples, request.seed, request.set, request.pool, options, region)
     sampler = model.check(settings)
-    clicked = images.plane(item, entry.spec, settings)
-    opened = model.open(item.input, settings) if clicked is None else clicked[0]
+    slab = images.slab(item, entry.spec, settings)
+    opened = model.open(item.input, settings) if slab is None else slab[0]
     drawn = settings.drawn * len(entry.spec.targets) * opened.image[0].size
     most = f"at most {limits.pool_bytes // MIB} MiB of masks"
-    expect(drawn <= limits.pool_bytes, item.name, f"{most} (a click on one slice, or fewer samples)", f"{drawn // MIB}")
-    sampled = settings
-    if clicked is not None:  # the slice by itself; the set is chosen below, as of the volume
-        assert region.center is not None
-        within = replace(region, center=region.center[1:])
-        sampled = replace(settings, region=within, samples=settings.drawn, set="independent")
+    expect(drawn <= limits.pool_bytes, item.name, f"{most} (one slice, or fewer samples)", f"{drawn // MIB}")
+    sampled = settings if slab is None else replace(settings, region=slab[1])
     slices = opened.image.shape[1] if opened.image.ndim == 4 else 1
     batches, done = -(-slices // settings.batch_size), 0
 
@@ -146,25 +153,11 @@ def segment(
 
     progress(0, batches * (sampler.count if sampler else 1))
     result = model.results([opened], sampled, callback=step)[0]
-    if clicked is None:
+    if slab is None:
         return Segmented(result, entry.name, request.representatives)
-    file, z = images.file(item, len(entry.spec.channels)), clicked[1]
-    chosen = None
-    if settings.set != "independent":
-        rng = set_rng(settings.seed, item.name)
-        chosen = tuple(choose_set(result.in_region(result.pool), settings.samples, settings.set, rng).tolist())
-    slab = replace(
-        result,
-        name=item.name,
-        image=result.image[:, None],
-        pool=result.pool[:, :, None],
-        chosen=chosen,
-        roi=None if result.roi is None else ((0, 1), *result.roi),
-        spacing=file.spacing,
-        geometry=file.geometry,
-        settings=model.identity(settings),
-    )
-    return Segmented(slab, entry.name, request.representatives, z, file.values.shape[1])
+    depth = images.file(item, len(entry.spec.channels)).values.shape[1]
+    result = replace(result, settings=model.identity(settings))
+    return Segmented(result, entry.name, request.representatives, depth)
 
 
 def _without_paths(content: bytes) -> bytes:

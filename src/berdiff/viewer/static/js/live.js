@@ -91,6 +91,7 @@
         this.item = id;
         await B.show(json);
         $("saves").hidden = true;
+        $("one-slice-field").hidden = !json.volume;
         $("brush-section").hidden = false;
         this.listItems();
       });
@@ -105,7 +106,7 @@
         const number = (id) => ($(id).value === "" ? null : Number($(id).value));
         const body = {
           item: this.item, center: B.picture.json.volume ? voxel : voxel.slice(1), model: $("model").value,
-          samples: number("samples"), steps: $("steps-field").hidden ? null : number("steps"), seed: number("seed"), set: $("set").value,
+          slice: B.picture.json.volume && $("one-slice").checked, samples: number("samples"), steps: $("steps-field").hidden ? null : number("steps"), seed: number("seed"), set: $("set").value,
         };
         const { id } = await this.ask("/api/jobs", "POST", body);
         this.job = id;

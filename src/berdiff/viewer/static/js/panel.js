@@ -98,19 +98,21 @@
 
   function buildMeasurements(json) {
     $("measurements").replaceChildren(...B.shownTargets().map((k) => {
-      const { finding, raters_finding: found, rows } = json.measurements[k];
+      const { marked_by: markedBy, empty, raters_finding: found, rows } = json.measurements[k];
       const table = element("table", {}), raters = json.raters.length > 0;
       table.dataset.target = json.targets[k].name;
       if (json.targets.length > 1) table.append(element("caption", {}, swatch(json.targets[k].colour, "filled"), json.targets[k].name));
       const line = (tag, ...cells) => element("tr", {}, ...cells.map((text, i) => element(i ? tag : "th", { textContent: text })));
-      table.append(line("td", "P(finding)", finding), line("th", "", "median", "5 %", "95 %"));
+      table.append(line("td", "marked by", markedBy), line("td", "nothing by", empty), line("th", "among samples that mark it", "median", "5 %", "95 %"));
       for (const { what, unit, low, median, high } of rows) table.append(line("td", `${what}, ${unit}`, median, low, high));
-      table.rows[0].className = "finding";
-      table.rows[0].cells[1].colSpan = 3;
+      for (const row of [table.rows[0], table.rows[1]]) {
+        row.className = "finding";
+        row.cells[1].colSpan = 3;
+      }
       if (!raters) return table;
       const own = rows.map(({ what, raters }) => `${what} ${raters.join(", ")}`).join("; ");
-      return element("div", {}, table, element("p", { className: "hint", textContent: `Raters: a finding by ${found}; ${own}.` }));
-    }));
+      return element("div", {}, table, element("p", { className: "hint", textContent: `Raters: marked by ${found}; ${own}.` }));
+    }), element("p", { className: "hint", textContent: `Marked by: ${json.marked_means}.` }));
   }
 
   // What the controls say follows the state, whoever changed it
