@@ -124,6 +124,7 @@ def _print(outcome: "Outcome", where: str) -> None:
     tables = []
     if rows:
         names, targets, found = zip(*rows[:MAX_ROWS], strict=True)
+        names = [outcome.titles.get(name, name) for name in names]
         columns = [["input", *names], *([["target", *targets]] if len({*targets}) > 1 else [])]
         columns.append(["finding", *(f"{of['finding_probability']:.0%}" for of in found)])
         columns.append(_sizes("size", [of.get("area") or of["volume"] for of in found]))
@@ -134,6 +135,7 @@ def _print(outcome: "Outcome", where: str) -> None:
         tables.append((header, body))
         lines.append("size and diameter: median [5 %, 95 %] of the samples; disagree: mean of 1 - IoU of two of them")
     counts = f"{len(outcome.done)} segmented, {len(outcome.skipped)} found done, {len(outcome.failed)} failed"
+    lines = [f"WARNING: {name}: {of}" for name, each in outcome.warnings.items() for of in each][:MAX_ROWS] + lines
     show(tables, [*lines, f"{counts}; {where}", "For research; not for clinical use."])
 
 

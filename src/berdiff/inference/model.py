@@ -59,6 +59,8 @@ class Model:
         window: tuple[float, float] | None = None,
         spacing_mm: Sequence[float] | None = None,
         name: str = "image",
+        force: bool = False,
+        allow_gaps: bool = False,
         batch_size: int = 16,
         callback: Callback | None = None,
         **sampler_options: Any,
@@ -72,8 +74,10 @@ class Model:
         rule, or by `window`. `spacing_mm` (along the last axes) and `name` (which seeds the noise) are for arrays; a
         file has its own. `center`, `box`, `slices` choose a region; a `center` (z, y, x) with `extent` means the slices
         up to so many mm below and above it; `pad` accepts a smaller image; `coherence` is the length in mm along which
-        a sample is one opinion through a volume. `callback` runs after each step. The options of `Sampler` (steps,
-        rule, posterior, sigma, spacing, last_step, noise, views, smallest) replace the model's own.
+        a sample is one opinion through a volume. `force` segments what the model was not trained on, with a warning;
+        `allow_gaps` interpolates missing slices of a DICOM series. `callback` runs after each step.
+        The options of `Sampler` (steps, rule, posterior, sigma, spacing, last_step, noise, views, smallest) replace the
+        model's own.
         """
         known = [field.name for field in fields(Sampler)]
         if unknown := sorted(sampler_options.keys() - known):
@@ -82,7 +86,9 @@ class Model:
             slices = ":".join("" if end is None else str(end) for end in slices)
         around, inside = (None if of is None else tuple(map(int, of)) for of in (center, box))
         region, options = Region(around, inside, slices, pad, extent), SamplerOptions(**sampler_options)
-        settings = SegmentSettings(n, seed, set, pool, options, region, window, coherence, overlap, batch_size)
+        settings = SegmentSettings(
+            n, seed, set, pool, options, region, window, coherence, overlap, force, allow_gaps, batch_size
+        )
         self.check(settings)
         opened = self.open(image, settings, spacing_mm, name)
         return self.results([opened], settings, callback=callback)[0]
@@ -184,7 +190,9 @@ class Model:
         named = {"model": self.name, "weights_sha256": self.segmenter.weights_sha256, "size": self.size}
         values = {**named, **asdict(settings), "sampler": self.check(settings)}
         values |= self.rounding()
-        del values["batch_size"]
+        del values["batch_size"], values["force"]
+        if not settings.allow_gaps:
+            del values["allow_gaps"]
         if settings.set == "independent":  # no pool: another one changes nothing
             del values["set"], values["pool"]
         if settings.region.extent is None:

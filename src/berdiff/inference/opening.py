@@ -1,7 +1,7 @@
 """An input as the network wants to see it: values in [0, 1] and where they lie."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import isfinite
 from typing import Any
@@ -13,6 +13,7 @@ from berdiff.data.input_spec import InputSpec, Intensity
 from berdiff.data.intensity import to_unit
 from berdiff.data.reading import Geometry, ImageFile, image_array, read_image_files
 from berdiff.errors import InputError
+from berdiff.inference import guards
 from berdiff.inference.inputs import Input
 from berdiff.inference.region import Region
 from berdiff.inference.settings import SegmentSettings
@@ -30,6 +31,14 @@ class OpenedImage:
     raters: np.ndarray | None = None  # (R, K, H, W) uint8: the raters' masks, where a store has them
     notes: tuple[str, ...] = ()  # to be shown wherever the image or its result is
     what: str = ""  # as it is called in a message
+    warnings: tuple[str, ...] = ()  # why the result may be worthless: shown before the notes
+    title: str = ""  # what people call it, where that is not the name
+    details: Mapping[str, str] = field(default_factory=dict)  # of a DICOM series: patient, series, date, UIDs
+    channels: tuple[str, ...] = ()  # the model's names
+
+    @property
+    def shown_name(self) -> str:
+        return self.title or self.name
 
     @property
     def aspect(self) -> float:
@@ -44,8 +53,11 @@ class ReadInput:
 
     name: str
     what: str  # as it is called in a message
+    spec: InputSpec
     intensity: Intensity
     forced: bool  # the user's own window holds whatever the file is
+    force: bool = False  # what looks wrong is a warning, and no error
+    warnings: tuple[str, ...] = ()  # of the image as a whole
     file: ImageFile | None = None
     case: OpenedImage | None = None  # of a store, where values are in [0, 1] already
 
@@ -59,8 +71,9 @@ class ReadInput:
     def at(self, region: Region, name: str | None = None) -> OpenedImage:
         """As the network wants to see it in a region; `name` seeds the noise. Values are scaled once, unless the rule
         looks at the region (minmax): with `extent`, slices outside the region are then left 0."""
-        region, reach = region.around(self.shape, self.placed.spacing, self.what), region.extent
-        opened = self.placed
+        region, reach = region.around(self.shape, self._spacing, self.what), region.extent
+        warnings = (*self.warnings, *self._checked(region))
+        opened = replace(self.placed, warnings=warnings)
         if self.file is not None and self.intensity.rule == "minmax":
             opened = replace(opened, image=self._scaled(region, whole=reach is None))
         if reach is not None and not isfinite(opened.spacing[0]):
@@ -69,7 +82,23 @@ class ReadInput:
                 f"distance of slices unknown: segmented {reach:g} slices below and above the centre",
             )
             opened = replace(opened, notes=notes)
+        if name and opened.title:
+            opened = replace(opened, title=f"{opened.title}, {name.removeprefix(f'{self.name}/')}")
         return replace(opened, name=name or self.name)
+
+    @property
+    def _spacing(self) -> tuple[float, ...]:
+        return self._case.spacing if self.file is None else self.file.spacing
+
+    def _checked(self, region: Region) -> tuple[str, ...]:
+        """Warnings of a region; before its values are scaled, so that a refusal is quick."""
+        ranges = replace(region, pad=True).ranges(self.shape, self.spec.size, self.what)
+        found = guards.check_region(ranges, self.spec, self.what, self.force)
+        place = (slice(None), *(slice(*ends) for ends in ranges))
+        if self.file is None:
+            return (*found, *guards.nothing_to_see(self._case.image[place], ct=False))
+        values = self.file.values[:, 0] if self.file.planar else self.file.values
+        return (*found, *guards.nothing_to_see(values[place], self.file.modality == "ct"))
 
     @property
     def _case(self) -> OpenedImage:
@@ -83,7 +112,8 @@ class ReadInput:
             return self._case
         file, empty = self.file, np.empty((0,))
         image = empty if self.intensity.rule == "minmax" else self._scaled(Region())
-        return OpenedImage(self.name, image, file.spacing, file.geometry, what=self.what)
+        named = {"title": file.title, "details": file.details, "channels": self.spec.channels}
+        return OpenedImage(self.name, image, file.spacing, file.geometry, what=self.what, **named)
 
     def _scaled(self, region: Region, whole: bool = True) -> np.ndarray:
         assert self.file is not None
@@ -107,12 +137,12 @@ def read_input(item: Input, spec: InputSpec, settings: SegmentSettings) -> ReadI
     trained = f"{len(channels)} channel(s) ({', '.join(channels)}), as the model was trained with"
     if store is None:
         item.fetch()
-        file = read_image_files(item.paths, len(channels))
+        file = read_image_files(item.paths, len(channels), settings.allow_gaps)
         if item.copies is not None:
             addresses = tuple(item.translated(str(path)) for path in file.geometry.paths)
             file = replace(file, geometry=replace(file.geometry, addresses=addresses))
         expect(len(file.values) == len(channels), item.what, trained, len(file.values))
-        return _read(item.name, file, spec, settings, item.what)
+        return _read(item.name, file, spec, settings, item.what, item.label)
     expect(len(store.channels) == len(channels), store.address, trained, len(store.channels))
     image, masks = store.read([item.index])
     row, column = store.cases.spacing[item.index]
@@ -121,7 +151,9 @@ def read_input(item: Input, spec: InputSpec, settings: SegmentSettings) -> ReadI
     if is_remote(store.address):
         geometry = replace(geometry, addresses=(store.address,))
     case = OpenedImage(item.name, image[0], (float(row), float(column)), geometry, raters, store.notes, item.what)
-    return ReadInput(item.name, item.what, spec.intensity, False, case=case)
+    case = replace(case, channels=channels)
+    warnings = guards.check_modality(store.input_spec.modality, spec, item.what, settings.force, stated=True)
+    return ReadInput(item.name, item.what, spec, spec.intensity, False, settings.force, warnings, case=case)
 
 
 def open_input(item: Input, spec: InputSpec, settings: SegmentSettings) -> OpenedImage:
@@ -137,12 +169,17 @@ def open_array(
     return _read(name, file, spec, settings, name).at(settings.region)
 
 
-def open_file(name: str, file: ImageFile, spec: InputSpec, settings: SegmentSettings, what: str) -> OpenedImage:
-    """The values of a file, for a model with this input spec."""
-    return _read(name, file, spec, settings, what).at(settings.region)
+def open_file(
+    name: str, file: ImageFile, spec: InputSpec, settings: SegmentSettings, what: str, label: bool = False
+) -> OpenedImage:
+    """The values of a file, which may be called like a `label`, for a model with this input spec."""
+    return _read(name, file, spec, settings, what, label).at(settings.region)
 
 
-def _read(name: str, file: ImageFile, spec: InputSpec, settings: SegmentSettings, what: str) -> ReadInput:
+def _read(
+    name: str, file: ImageFile, spec: InputSpec, settings: SegmentSettings, what: str, label: bool = False
+) -> ReadInput:
     forced = settings.window is not None
     intensity = Intensity("window", settings.window) if forced else spec.intensity
-    return ReadInput(name, what, intensity, forced, file)
+    warnings = (*file.warnings, *guards.check_file(file, spec, what, settings.force, forced, label))
+    return ReadInput(name, what, spec, intensity, forced, settings.force, warnings, file)

@@ -16,7 +16,7 @@ from berdiff.data.kinds import RULES
 from berdiff.inference.measurements import measure
 from berdiff.inference.representatives import Representative
 from berdiff.inference.result import Result
-from berdiff.output.captions import notes_line, percent, set_words, settings_line, sizes
+from berdiff.output.captions import notes, percent, set_words, settings_line, sizes
 from berdiff.output.colours import legend
 from berdiff.output.tiles import SHOWN_SAMPLES, Tile, grey_bytes, picture_bytes, result_tiles, target_tiles
 from berdiff.output.views import close_up
@@ -52,7 +52,11 @@ def page(title: str, entries: Sequence[ReportEntry], intro: Sequence[str] = (), 
     environment.globals |= {"name_of_plane": name_of_plane, "path": _path, "measured": _measured}
     environment.globals |= {"close_up": close_up, "result_tiles": result_tiles, "target_tiles": target_tiles}
     environment.globals |= {"legend": legend, "rules": RULES, "percent": percent}
-    environment.globals |= {"settings_line": settings_line, "set_words": set_words, "notes_line": notes_line}
+    environment.globals |= {
+        "settings_line": settings_line,
+        "set_words": set_words,
+        "notes_line": lambda result: "; ".join(notes(result)),
+    }
     environment.globals |= {"shown_samples": SHOWN_SAMPLES}
     return environment.get_template("report.html.j2").render(
         title=title, intro=intro, table=table, planes=planes, entries=entries, version=__version__

@@ -79,7 +79,8 @@ class Images:
         if len(values[0]) == 1 < depth and _looks_scaled(values) and not _looks_scaled(file.values):
             values = file.values  # by itself this slice would pass for one that was scaled before
         region = replace(settings.region, center=(0 if len(values[0]) == 1 else z, *center[1:]))
-        opened = open_file(item.name, replace(file, values=values), spec, replace(settings, region=region), item.name)
+        settings, part = replace(settings, region=region), replace(file, values=values)
+        opened = open_file(item.name, part, spec, settings, item.name, item.input.label)
         plane = opened.image[:, 0 if len(values[0]) == 1 else z]
         return replace(opened, name=f"{item.name}|{z}", image=plane, spacing=opened.spacing[-2:]), z
 

@@ -156,6 +156,7 @@ async def _infer(
     elif not entry.spec.patches:
         raise Refused(400, "foreground: expected a point (i, j, k), around which this model segments, found none")
     asked = {"samples": params.samples, "seed": params.seed, "set": params.set, "steps": params.steps}
+    asked["force"] = params.force
     job = on.service.start_job(one, JobRequest(item=item.id, center=center, model=entry.name, **asked))
     while not job.over:
         job.touch()
@@ -191,4 +192,10 @@ def _facts(done: Any, what: str) -> dict[str, Any]:
     targets = done.result.targets
     shares = [{"frequency": one.frequency, "sample": one.index + 1} for one in done.representatives]
     names = {target: k for k, target in enumerate(targets, 1)}
-    return {"label_names": names, "what": what, "measurements": done.result.measurements(), "representatives": shares}
+    return {
+        "label_names": names,
+        "what": what,
+        "measurements": done.result.measurements(),
+        "representatives": shares,
+        "warnings": list(done.result.warnings),
+    }

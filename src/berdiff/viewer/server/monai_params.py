@@ -24,6 +24,7 @@ class InferParams(_Params):
     steps: Annotated[int, Field(ge=1, le=LIMITS.steps)] | None = None
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     set: SetRule = "independent"
+    force: bool = False  # as of a job
     result_extension: Annotated[str, Field(max_length=16)] = ".nii.gz"
     result_dtype: Literal["uint8", "uint16"] | Annotated[str, Field(max_length=16)] = "uint8"
     result_compress: bool = True

@@ -1,6 +1,6 @@
 """Results that `berdiff segment` wrote, read back: the source image with the masks that were saved of it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -32,6 +32,7 @@ class ResultFacts(schema.Content):
     region: list[tuple[Annotated[int, Ge(0)], Annotated[int, Ge(0)]]] | None
     settings: dict[str, Any]
     notes: list[str]
+    warnings: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +52,7 @@ class SavedResult:
         expect(pool.shape[2:] == shape, self.folder.name, f"masks of {shape}, as the image is now", pool.shape[2:])
         roi = None if facts.region is None else tuple(facts.region)
         new = {"pool": pool, "targets": targets, "kind": kind, "roi": roi, "settings": facts.settings}
-        return Result(**{**vars(opened), **new, "notes": tuple(facts.notes)})
+        return Result(**{**vars(opened), **new, "notes": tuple(facts.notes), "warnings": tuple(facts.warnings)})
 
 
 def saved_results(folder: Path) -> list[SavedResult]:

@@ -110,7 +110,9 @@ def segment(
     model = entry.load()
     region = Region(None if request.center is None else tuple(request.center))
     options = SamplerOptions(steps=request.steps)
-    settings = SegmentSettings(request.samples, request.seed, request.set, request.pool, options, region)
+    settings = SegmentSettings(
+        request.samples, request.seed, request.set, request.pool, options, region, force=request.force
+    )
     sampler = model.check(settings)
     clicked = images.plane(item, entry.spec, settings)
     opened = model.open(item.input, settings) if clicked is None else clicked[0]
