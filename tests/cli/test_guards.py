@@ -113,8 +113,13 @@ def test_pictures(tmp_path, capsys):
     out = tmp_path / "out"
     assert segment(out, "lidc", tmp_path / "cat.png") == 2  # in colour it cannot be a CT
     assert not out.exists()
-    assert segment(out, "lidc-readers", tmp_path / "grey.png") == 2
+    Image.fromarray(grey.astype(np.uint16) * 200).save(tmp_path / "wide.png")
+    assert segment(out, "lidc-readers", tmp_path / "wide.png") == 2
     assert "Hounsfield" in capsys.readouterr().err
+    assert not out.exists()
+    # 8 bits are a CT in some window
+    assert segment(tmp_path / "eight", "lidc-readers", tmp_path / "grey.png", "--write", "json") == 0
+    assert "-1000 to 400 HU" in facts(tmp_path / "eight")["warnings"][0]
     assert segment(out, "lidc", tmp_path / "grey.png", "--write", "json", "report", "viewer") == 0
     warned(capsys, out, "a picture does not say what it is of")
 

@@ -73,11 +73,11 @@ class InputSpec(Settings):
         """What the images of training were, in words."""
         images = {"ct": "CT images", "mr": "MR images", "picture": "pictures", "unknown": "images"}[self.modality]
         height, width = self.size
-        part = "crops around a finding" if self.crops else "patches" if self.patches else "whole images"
+        part = ", crops around a finding" if self.crops else ", patches" if self.patches else ""
         low, high = self.intensity.window or (0, 0)
         unit = " HU" if self.hounsfield else ""
         values = f", values from {low:g} to {high:g}{unit}" if self.intensity.window else ""
-        return f"{images}, {part} of {height}x{width} pixels{values}"
+        return f"{images}{part} of {height}x{width} pixels{values}"
 
     def cropped(self, size: Size, patches: bool = False) -> "InputSpec":
         """The same for images of which the centre or `patches` are taken; minmax still looks at the whole of them."""

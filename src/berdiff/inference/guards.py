@@ -16,7 +16,7 @@ from berdiff.inference.region import Range
 
 LABEL_FILES = ("*_seg", "*_seg[-_.]*", "*_segmentation*", "mask-*", "label*")  # names, without suffix
 LABEL_FOLDERS = ("mask-*", "labels*")
-FEW_VALUES = 8  # different whole numbers: more of them than a label map has, fewer than a scan
+FEW_VALUES = 8  # different whole numbers, the background among them: a scan has more
 MUCH_LARGER = 1.5  # times the side of the images of training
 AIR = -900.0  # HU
 WORDS = {"ct": "a CT", "mr": "an MR", "picture": "a picture"}
@@ -51,7 +51,10 @@ def check_file(
         return refused(what, f"a mask or label file by its few different values; {trained}", force, LabelFile)
     if file.modality == "picture" and spec.modality in ("ct", "mr"):
         if spec.hounsfield and not windowed:
-            return refused(what, f"a picture, which has no Hounsfield units; {trained}", force)
+            if file.values.dtype != np.uint8:
+                return refused(what, f"a picture, whose values are no Hounsfield units; {trained}", force)
+            low, high = spec.intensity.window or (0, 0)
+            return (f"a picture has no Hounsfield units: it is taken for a CT shown from {low:g} to {high:g} HU",)
         return (f"a picture does not say what it is of; {trained}",)
     return check_modality(file.modality, spec, what, force, stated=file.geometry.kind == "dicom")
 
@@ -83,9 +86,9 @@ def nothing_to_see(values: np.ndarray, ct: bool) -> tuple[str, ...]:
 
 
 def _has_few_values(values: np.ndarray) -> bool:
-    """Whether these are a few whole numbers, as of labels, and not all the same."""
+    """Whether these are 0, the background, and a few other whole numbers, as of labels."""
     low, high = values.min(), values.max()
-    if not 0 <= low < high <= 255:
+    if not (low == 0 and 0 < high <= 255):
         return False
     some = values.reshape(-1)[:: max(1, values.size // 2**16)]  # most images are settled by a glance
     if len(np.unique(some)) > FEW_VALUES or (some % 1).any():

@@ -35,7 +35,7 @@ class Images:
             if item.input.store is not None:
                 return open_input(item.input, item.input.store.input_spec, SegmentSettings())
             file = self.file(item)
-            names = tuple(str(i) for i in range(len(file.values)))
+            names = tuple(f"channel {i}" for i in range(1, len(file.values) + 1))
             rule = Intensity("window", LUNG_WINDOW) if file.ct else Intensity("auto")
             spec = InputSpec((1, 1), names, ("none",), rule)
             return open_file(item.name, file, spec, SegmentSettings(), item.input.what)
