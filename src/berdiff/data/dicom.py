@@ -278,7 +278,7 @@ def gaps(positions: Sequence[float] | np.ndarray) -> tuple[float, list[tuple[flo
     apart = steps[steps >= SAME_POSITION]
     usual = float(np.median(apart)) if len(apart) else math.nan
     uneven = (steps >= SAME_POSITION) & (np.abs(steps - usual) > UNEVEN * usual)
-    return usual, [(float(positions[i]), float(positions[i + 1])) for i in np.flatnonzero(uneven)]
+    return usual, [(float(positions[i]), float(positions[i + 1])) for i in np.flatnonzero(uneven).tolist()]
 
 
 def gap_words(found: Sequence[tuple[float, float]]) -> str:
@@ -343,6 +343,6 @@ def _interpolated(stored: np.ndarray, places: np.ndarray, grid: np.ndarray) -> n
     hu = np.empty((len(grid), *stored.shape[1:]), np.float32)
     above = np.clip(np.searchsorted(places, grid), 1, len(places) - 1)
     shares = np.clip((grid - places[above - 1]) / (places[above] - places[above - 1]), 0, 1)
-    for plane, i, share in zip(hu, above, shares.astype(np.float32), strict=True):
-        plane[:] = stored[i - 1] * (1 - share) + stored[i] * share
+    for z, (i, share) in enumerate(zip(above.tolist(), shares.tolist(), strict=True)):
+        hu[z] = stored[i - 1] * (1 - share) + stored[i] * share
     return hu

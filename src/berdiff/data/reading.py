@@ -278,13 +278,17 @@ def _read_dicom(paths: Sequence[Path], allow_gaps: bool = False) -> ImageFile:
     else:
         header, values = dicom.read_header(path), dicom.read_pixels(path)[None, None]
         geometry = Geometry("dicom", (path,), values.shape[2:])
-        named = {"modality": header.modality.lower() or "unknown", "title": header.title, "details": header.details}
+        named: dict[str, Any] = {
+            "modality": header.modality.lower() or "unknown",
+            "title": header.title,
+            "details": header.details,
+        }
         return ImageFile(values, header.spacing or UNKNOWN, geometry, planar=True, **named)
     affine = volumes.series_affine(series)
     volume = volumes.upright(folder, series.hu.T, affine)
     geometry = Geometry("dicom", series.files, series.hu.shape, back=volumes.turn_back(affine))
     if series.resampled:
         geometry = replace(geometry, affine=affine, resampled=True)
-    named = {"modality": series.header.modality.lower() or "unknown", "title": series.header.title}
+    named: dict[str, Any] = {"modality": series.header.modality.lower() or "unknown", "title": series.header.title}
     named |= {"details": series.header.details, "warnings": (series.resampled,) if series.resampled else ()}
     return ImageFile(volume.voxels[None], volume.spacing, geometry, False, volume, **named)

@@ -112,7 +112,7 @@ class ReadInput:
             return self._case
         file, empty = self.file, np.empty((0,))
         image = empty if self.intensity.rule == "minmax" else self._scaled(Region())
-        named = {"title": file.title, "details": file.details, "channels": self.spec.channels}
+        named: dict[str, Any] = {"title": file.title, "details": file.details, "channels": self.spec.channels}
         return OpenedImage(self.name, image, file.spacing, file.geometry, what=self.what, **named)
 
     def _scaled(self, region: Region, whole: bool = True) -> np.ndarray:

@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -30,7 +31,7 @@ def without_identity(result: Result) -> Result:
     name = _of_files(files) if files else _of_image(result.image)
     if geometry.kind == "dicom":
         geometry = replace(geometry, affine=place_of(geometry))  # while its files are known
-    named = {"title": anonymous_title(result), "details": {}}
+    named: dict[str, Any] = {"title": anonymous_title(result), "details": {}}
     return replace(result, name=name, what=name, geometry=replace(geometry, paths=()), **named)
 
 
