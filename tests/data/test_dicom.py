@@ -26,7 +26,7 @@ def test_a_series_comes_back_in_order_with_its_units_and_geometry(tmp_path):
     assert volume.spacing == (2.5, 0.5, 0.75)
     np.testing.assert_array_equal(volume.positions[:, 2], [0, 2.5, 5])
     assert [f.name for f in volume.files] == ["1.dcm", "2.dcm", "0.dcm"]
-    assert volume.modality == "CT"
+    assert volume.header.modality == "CT"
     header = read_header(volume.files[0])
     assert (header.patient, header.series_uid, header.spacing) == ("P1", "1.2.3.4", (0.5, 0.75))
 
@@ -140,3 +140,46 @@ def test_real_slices_agree_with_pydicoms_own_reading(shared_data):
     assert read_header(volume.files[0]).patient == "LIDC-IDRI-0001"
     data = pydicom.dcmread(volume.files[3])
     np.testing.assert_array_equal(volume.hu[3], data.pixel_array - 1024.0)
+
+
+def test_a_gap_is_refused_with_its_positions(tmp_path):
+    series(tmp_path, zs=(0, 2.5, 5, 7.5, 15, 17.5))
+    refused(lambda: read_series(tmp_path), str(tmp_path), "2.5 mm apart", "7.5 to 15 mm", "--allow-gaps")
+    with pytest.raises(InputError, match=r"2\.5 to 5\.5 mm"):  # more than a tenth off
+        read_series(series(tmp_path / "uneven", zs=(0, 2.5, 5.5, 8, 10.5)))
+    assert len(read_series(series(tmp_path / "even", zs=(0, 2.5, 5.2, 7.7, 10.2))).hu) == 5  # scanners round
+
+
+def test_a_gap_may_be_interpolated(tmp_path):
+    series(tmp_path, zs=(0, 2.5, 5, 7.5, 15, 17.5))
+    volume = read_series(tmp_path, allow_gaps=True)
+    np.testing.assert_allclose(volume.positions[:, 2], 2.5 * np.arange(8))
+    values = [RAMP + int(10 * z) - 1024.0 for z in (0, 2.5, 5, 7.5)] + [RAMP + z - 1024.0 for z in (100, 125, 150, 175)]
+    np.testing.assert_allclose(volume.hu, values)  # they grow evenly, so what was missing comes back
+    assert volume.spacing[0] == 2.5
+    assert "7.5 to 15 mm" in volume.resampled
+
+
+def test_one_of_two_slices_at_one_place(tmp_path):
+    series(tmp_path, zs=(0, 2.5, 5))
+    write_slice(tmp_path / "again.dcm", RAMP * 0, 2.5, spacing=(0.5, 0.75), InstanceNumber=9)
+    refused(lambda: read_series(tmp_path), "again.dcm", "2.5 mm", "--allow-gaps")
+    volume = read_series(tmp_path, allow_gaps=True)
+    assert [path.name for path in volume.files] == ["0.dcm", "1.dcm", "2.dcm"]  # the lower instance number
+    assert volume.resampled
+
+
+def test_mixed_orientations_name_the_position(tmp_path):
+    series(tmp_path)
+    turned = {"ImageOrientationPatient": [0, 1, 0, 1, 0, 0], "ImagePositionPatient": [-100, -120, 7.5]}
+    write_slice(tmp_path / "other.dcm", RAMP, spacing=(0.5, 0.75), **turned)
+    refused(lambda: read_series(tmp_path, allow_gaps=True), "other.dcm", "ImageOrientationPatient", "7.5")
+
+
+def test_what_a_series_is_called_by_is_read_with_its_header(tmp_path):
+    tags = {"SeriesDescription": "Lung\n 1.0", "SeriesNumber": "3", "StudyDate": "20200102", "SeriesDate": "nonsense"}
+    header = read_header(write_slice(tmp_path / "a.dcm", RAMP, **tags))
+    assert header.title == "P1, Lung 1.0 (series 3)"
+    assert header.details["study UID"] == "1.2.3"
+    bare = read_header(write_slice(tmp_path / "b.dcm", RAMP, drop=("PatientID",)))
+    assert bare.title == ""

@@ -49,6 +49,7 @@ def test_slices_are_cut_around_the_nodule_with_the_masks_of_all_readers(tmp_path
     assert (reading.total, reading.raters, reading.size, reading.dtype) == (3, 4, (128, 128), "uint8")
     assert reading.notes == (
         f"{len(nodule.zs) - 3} of {len(nodule.zs)} marked slices left out: their DICOM files are missing",
+        "1 of 1 series have gaps between their slices, which are taken one by one",
     )
     crop = nodule.crop(128)
     hu = PICTURE[crop.row : crop.row + 128, crop.column : crop.column + 128] - 1024.0

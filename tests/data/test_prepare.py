@@ -11,9 +11,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from layouts import as_source, make_cases, refused
+from dicom_writer import write_slice
+from layouts import as_source, make_cases, refused, write_hdf5
+from PIL import Image
 
 from berdiff.data import prepare as preparing
+from berdiff.data.input_spec import InputSpec
 from berdiff.data.prepare import prepare
 from berdiff.data.store import Store
 from berdiff.data.verify import verify
@@ -209,3 +212,27 @@ def test_killed_in_the_middle(use, tmp_path):
         prepare("made", None, out)
         assert verify(out) == []
         assert [path.name for path in out.parent.iterdir()] == ["s"]
+
+
+def test_sources_say_what_their_images_are(tmp_path):
+    write_hdf5(tmp_path / "lidc.hdf5")
+    rng = np.random.default_rng(0)
+    for kind in ("images", "masks"):
+        (tmp_path / "pictures" / kind).mkdir(parents=True)
+        Image.fromarray(rng.integers(0, 2, (8, 8)).astype(np.uint8)).save(tmp_path / "pictures" / kind / "a.png")
+        write_slice(tmp_path / "mr" / kind / "a.dcm", np.eye(8, dtype=np.int16), Modality="MR", RescaleIntercept=0)
+    for source, path, modality, crops in (
+        ("lidc-hdf5", "lidc.hdf5", "ct", True),
+        ("folder", "pictures", "picture", False),
+        ("folder", "mr", "mr", False),
+    ):
+        spec = prepare(source, tmp_path / path, tmp_path / f"{path}.zarr").input_spec
+        assert (spec.modality, spec.crops) == (modality, crops), path
+        assert Store.open(tmp_path / f"{path}.zarr").input_spec == spec
+
+
+def test_crops_have_to_be_pointed_at_and_patches_not():
+    spec = InputSpec((16, 16), ("ct",), ("nodule",))
+    assert not spec.cropped((16, 16)).crops
+    assert spec.cropped((8, 8)).crops
+    assert not spec.cropped((8, 8), patches=True).crops

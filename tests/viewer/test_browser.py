@@ -209,7 +209,7 @@ def test_a_part_of_a_large_volume_says_so_and_keeps_its_places(show):
 @pytest.mark.slow
 def test_another_channel_is_another_picture_under_the_same_masks(show):
     image = np.stack([np.full((16, 24), share, np.float32) for share in (0.2, 0.8)])
-    tab = show(result_document(replace(corner_result(), image=image), channels=("t1", "t2")))
+    tab = show(result_document(replace(corner_result(), image=image, channels=("t1", "t2"))))
     tab.set(contours=False)
     tab.run("berdiff.hooks.moveTo([0, 6, 12])")
     tab.page.select_option("#channel", label="t2")

@@ -57,8 +57,8 @@ def test_only_its_own_scripts_may_run_and_nothing_is_asked_for():
 
 
 def test_names_are_text_alone():
-    result = several_2d("nested", name=EVIL, targets=(EVIL, "b", "c"), notes=(EVIL,))
-    text = page(result_document(result, channels=(EVIL,)))
+    result = several_2d("nested", name=EVIL, targets=(EVIL, "b", "c"), notes=(EVIL,), channels=(EVIL,))
+    text = page(result_document(result))
     seen = Seen(text)
     assert EVIL not in text
     assert [a for tag, a in seen.elements if tag == "script"] == [

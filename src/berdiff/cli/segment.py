@@ -126,6 +126,7 @@ def _print(outcome: "Outcome", where: str) -> None:
     tables = []
     if rows:
         names, targets, found = zip(*rows[:MAX_ROWS], strict=True)
+        names = [outcome.titles.get(name, name) for name in names]
         columns = [["input", *names], *([["target", *targets]] if len({*targets}) > 1 else [])]
         columns.append(["marked by", *(f"{of['finding_probability']:.0%}" for of in found)])
         columns.append(["nothing", *(f"{of['empty_share']:.0%}" for of in found)])
@@ -141,6 +142,7 @@ def _print(outcome: "Outcome", where: str) -> None:
         lines.append("nothing: share of samples that mark nothing; over: length along z that was segmented")
         lines.append("size and diameter: median [5 %, 95 %] among samples that mark it")
         lines.append("disagree: mean of 1 - IoU of two samples")
+    lines = [f"WARNING: {name}: {of}" for name, each in outcome.warnings.items() for of in each][:MAX_ROWS] + lines
     show(tables, [*lines, f"{outcome.counts}; {where}", "For research; not for clinical use."])
 
 

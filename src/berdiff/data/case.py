@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from berdiff.data.input_spec import Intensity, Kind
+from berdiff.data.input_spec import Intensity, Kind, Modality
 
 SPLITS = ("train", "val", "test")
 
@@ -40,5 +40,7 @@ class Reading:
     total: int | None  # how many cases will come, if known (for the progress bar)
     cases: Iterator[Case]
     kind: Kind = "independent"  # how the targets may lie to each other; every case is checked against it
+    modality: Modality = "unknown"
+    crops: bool = False  # whether each image is a crop around a finding
     notes: tuple[str, ...] = ()  # shown wherever the data is, e.g. "real readers, simulated CT"
     patients_known: bool = True  # False: every case is its own "patient", and only the source's own split can be used

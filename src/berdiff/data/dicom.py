@@ -11,7 +11,6 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,16 +26,28 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".dcm", ".dicom", ".ima")
 SAME_POSITION = 1e-3  # mm: two slices nearer than this are at one place
+UNEVEN = 0.1  # of the usual distance of slices: another distance is a gap
 MAX_MM = 1e6  # of a pixel, and from it to the origin: a kilometre
+LONGEST_TEXT = 64  # characters of a series' description, as in DICOM itself
 MAX_ELEMENTS = 50_000  # of one file, beside those in sequences
 _PIXELS = (0x7FE00008, 0x7FE00009, 0x7FE00010)
+SHOWN_GAPS = 5  # in a message
 CHUNK = 2**20  # bytes that are inflated at a time
 _TEXTS = {"patient": "PatientID", "study_uid": "StudyInstanceUID", "series_uid": "SeriesInstanceUID"}
 _TEXTS |= {"modality": "Modality", "sop_class": "SOPClassUID"}
+# What a series is called by, in any form or none: no reason to refuse a file
+_NAMES = {"description": "SeriesDescription", "number": "SeriesNumber", "study_date": "StudyDate"}
+_NAMES |= {"series_date": "SeriesDate"}
 _COUNTS = {"instance": ("InstanceNumber", 0), "frames": ("NumberOfFrames", 1), "channels": ("SamplesPerPixel", 1)}
 _GEOMETRY = {"spacing": ("PixelSpacing", 2), "position": ("ImagePositionPatient", 3)}
 _GEOMETRY |= {"orientation": ("ImageOrientationPatient", 6), "thickness": ("SliceThickness", 1)}
-_TAGS: list[str] = ["Rows", "Columns", *_TEXTS.values(), *(tag for tag, _ in (*_COUNTS.values(), *_GEOMETRY.values()))]
+_TAGS: list[str] = [
+    "Rows",
+    "Columns",
+    *_TEXTS.values(),
+    *_NAMES.values(),
+    *(tag for tag, _ in (*_COUNTS.values(), *_GEOMETRY.values())),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +68,10 @@ class SliceHeader:
     position: tuple[float, float, float] | None  # mm, centre of the first pixel, in patient coordinates
     orientation: tuple[float, ...] | None  # direction cosines of a row and of a column
     thickness: float | None  # mm
+    description: str  # of the series, and its number and dates: "" where the file has none
+    number: str
+    study_date: str
+    series_date: str
 
     def geometry(self) -> tuple[tuple[float, float], tuple[float, float, float]]:
         """(spacing, position), or an error that names the missing tag."""
@@ -67,6 +82,21 @@ class SliceHeader:
         """The orientation, or an error that names the missing tag."""
         return present(self.orientation, self.path, "the DICOM tag ImageOrientationPatient")
 
+    @property
+    def title(self) -> str:
+        """What people call the series by: patient, description and number, date; "" where the file states none."""
+        number = f"series {self.number}" if self.number else ""
+        series = f"{self.description} ({number})" if self.description and number else self.description or number
+        return ", ".join(part for part in (self.patient, series, _date(self.series_date or self.study_date)) if part)
+
+    @property
+    def details(self) -> dict[str, str]:
+        """The same in parts, with the UIDs."""
+        parts = {"patient": self.patient, "series": self.description, "series number": self.number}
+        parts |= {"date": _date(self.series_date or self.study_date)}
+        parts |= {"study UID": self.study_uid, "series UID": self.series_uid}
+        return {name: text for name, text in parts.items() if text}
+
 
 @dataclass(frozen=True, eq=False)
 class DicomVolume:
@@ -76,8 +106,9 @@ class DicomVolume:
     spacing: tuple[float, float, float]  # mm, (slice, row, column)
     positions: np.ndarray  # (Z, 3) float64, mm: centre of each slice's first pixel, in patient coordinates
     orientation: tuple[float, ...]  # direction cosines of a row and of a column
-    modality: str
-    files: tuple[Path, ...]  # (Z,), in the order of the slices
+    header: SliceHeader  # of one of the slices
+    files: tuple[Path, ...]  # (Z,), in the order of the slices; of a resampled volume those that it was made of
+    resampled: str = ""  # how, where slices are missing or there twice
 
 
 @contextmanager
@@ -101,6 +132,20 @@ def _numbers(data: "pydicom.Dataset", path: Path, tag: str, count: int) -> tuple
     return numbers
 
 
+def _text(data: "pydicom.Dataset", tag: str) -> str:
+    """One printable line of a tag; "" where it has none, or a value that cannot be read."""
+    try:
+        text = " ".join(str(data.get(tag) or "").split())
+    except Exception:  # of any kind: pydicom converts a value when it is asked for
+        return ""
+    return "".join(c for c in text if c.isprintable())[:LONGEST_TEXT]
+
+
+def _date(text: str) -> str:
+    """20240131 -> 2024-01-31"""
+    return f"{text[:4]}-{text[4:6]}-{text[6:]}" if len(text) == 8 and text.isdecimal() else ""
+
+
 def read_header(path: str | Path) -> SliceHeader:
     """The header of one DICOM object, image or not."""
     from pydicom.filereader import read_partial
@@ -111,6 +156,7 @@ def read_header(path: str | Path) -> SliceHeader:
         data = read_partial(file, _Counted(before_pixels=True), specific_tags=[Tag(name) for name in _TAGS])
         values: dict[str, Any] = {name: str(data.get(tag) or "") for name, tag in _TEXTS.items()}
         values |= {name: int(data.get(tag) or default) for name, (tag, default) in _COUNTS.items()}
+        values |= {name: _text(data, tag) for name, tag in _NAMES.items()}
         values |= {name: _numbers(data, path, tag, count) for name, (tag, count) in _GEOMETRY.items()}
         shape = (int(data.get("Rows") or 0), int(data.get("Columns") or 0))
     expect(values["series_uid"], path, "the DICOM tag SeriesInstanceUID")
@@ -218,15 +264,35 @@ def headers_by_series(folder: str | Path, modality: str | None = None) -> dict[s
     return series
 
 
-def read_series(folder: str | Path) -> DicomVolume:
+def read_series(folder: str | Path, allow_gaps: bool = False) -> DicomVolume:
     """The one series of a folder as a volume."""
     series = headers_by_series(folder)
     expect(len(series) <= 1, folder, "the slices of one DICOM series", f"{len(series)} series")
-    return read_volume(next(iter(series.values())))
+    return read_volume(next(iter(series.values())), allow_gaps)
 
 
-def read_volume(headers: Sequence[SliceHeader]) -> DicomVolume:
-    """The slices of one series, in any order, as a volume."""
+def gaps(positions: Sequence[float] | np.ndarray) -> tuple[float, list[tuple[float, float]]]:
+    """The usual distance (the median, in mm) of slices at ascending `positions`, and the neighbours that are not so far
+    apart. Two slices at one place have no distance."""
+    steps = np.diff(np.asarray(positions, float))
+    apart = steps[steps >= SAME_POSITION]
+    usual = float(np.median(apart)) if len(apart) else math.nan
+    uneven = (steps >= SAME_POSITION) & (np.abs(steps - usual) > UNEVEN * usual)
+    return usual, [(float(positions[i]), float(positions[i + 1])) for i in np.flatnonzero(uneven).tolist()]
+
+
+def gap_words(found: Sequence[tuple[float, float]]) -> str:
+    """10 to 15 mm, 20 to 40 mm, ..."""
+    words = ", ".join(f"{one:.6g} to {other:.6g} mm" for one, other in found[:SHOWN_GAPS])
+    return words + (f" and {len(found) - SHOWN_GAPS} more" if len(found) > SHOWN_GAPS else "")
+
+
+def read_volume(headers: Sequence[SliceHeader], allow_gaps: bool = False) -> DicomVolume:
+    """The slices of one series, in any order, as a volume.
+
+    Slices must be evenly apart. With `allow_gaps` the lower instance number of two at one place is taken, and slices
+    at even distances are interpolated.
+    """
     first = headers[0]
     (spacing, _), plane = first.geometry(), first.plane()
     like = f"as in {first.path.name}"
@@ -238,15 +304,45 @@ def read_volume(headers: Sequence[SliceHeader]) -> DicomVolume:
         same = np.allclose(header.geometry()[0], spacing, atol=1e-4)
         expect(same, path, f"a PixelSpacing of {spacing} {like}", header.spacing)
         same = np.allclose(turned, plane, atol=1e-3)
-        expect(same, path, f"the ImageOrientationPatient {plane} {like}", header.orientation)
+        found = f"{header.orientation} at the position {header.position}"
+        expect(same, path, f"the ImageOrientationPatient {plane} {like}", found)
     positions = np.array([header.geometry()[1] for header in headers])
     normal = np.cross(plane[:3], plane[3:])
     along = np.array([np.dot(normal, position) for position in positions])
-    order = np.argsort(along, kind="stable")
-    files, gaps = [headers[i].path for i in order], np.diff(along[order])
-    for (one, other), gap in zip(pairwise(files), gaps, strict=True):
-        expect(gap >= SAME_POSITION, other, "one file per slice", f"the position of {one.name} again")
-    between = float(np.median(gaps)) if len(gaps) else max(first.thickness or 0, 0) or math.nan
-    check_size(first.path.parent, (len(files), *first.shape), 4)
-    hu = np.stack([read_pixels(path) for path in files])
-    return DicomVolume(hu, (between, *spacing), positions[order], plane, first.modality, tuple(files))
+    order = sorted(range(len(headers)), key=lambda i: (along[i], headers[i].instance))
+    kept, doubled = order[:1], 0
+    for i in order[1:]:
+        path, one, place = headers[i].path, headers[kept[-1]].path, along[i]
+        single = place - along[kept[-1]] >= SAME_POSITION
+        again = f"the position of {one.name} again, {place:.6g} mm (--allow-gaps takes one of them)"
+        expect(single or allow_gaps, path, "one file per slice", again)
+        kept += [i] if single else []
+        doubled += not single
+    files, places, folder = tuple(headers[i].path for i in kept), along[kept], first.path.parent
+    usual, missing = gaps(places)
+    even = f"slices {usual:.4g} mm apart"
+    found = f"{gap_words(missing)}; slices seem to be missing (--allow-gaps interpolates them)"
+    expect(not missing or allow_gaps, folder, even, found)
+    between = usual if len(kept) > 1 else max(first.thickness or 0, 0) or math.nan
+    check_size(folder, (len(files), *first.shape), 4)
+    resampled = f"{doubled} slices at the place of another left out" if doubled else ""
+    if not missing:
+        hu = np.stack([read_pixels(path) for path in files])
+        return DicomVolume(hu, (between, *spacing), positions[kept], plane, first, files, resampled)
+    grid = places[0] + usual * np.arange(math.floor((places[-1] - places[0]) / usual + UNEVEN) + 1)
+    check_size(folder, (len(grid) + len(files), *first.shape), 4)
+    hu = _interpolated(np.stack([read_pixels(path) for path in files]), places, grid)
+    moved = np.stack([np.interp(grid, places, axis) for axis in positions[kept].T], 1)
+    words = f"interpolated to {even}, as slices are missing: {gap_words(missing)}"
+    resampled = f"{words}; {resampled}" if resampled else words
+    return DicomVolume(hu, (between, *spacing), moved, plane, first, files, resampled)
+
+
+def _interpolated(stored: np.ndarray, places: np.ndarray, grid: np.ndarray) -> np.ndarray:
+    """(Z, H, W) at ascending `places` -> slices at `grid`, linear between the two nearest."""
+    hu = np.empty((len(grid), *stored.shape[1:]), np.float32)
+    above = np.clip(np.searchsorted(places, grid), 1, len(places) - 1)
+    shares = np.clip((grid - places[above - 1]) / (places[above] - places[above - 1]), 0, 1)
+    for z, (i, share) in enumerate(zip(above.tolist(), shares.tolist(), strict=True)):
+        hu[z] = stored[i - 1] * (1 - share) + stored[i] * share
+    return hu

@@ -16,6 +16,7 @@ Rule = Literal["auto", "dtype", "percentiles", "brain", "minmax", "window"]
 Size = tuple[int, int]
 LARGEST = 2.0**126  # a quarter of what 32 bits hold: differences fit too
 Side = Annotated[int, Ge(1), Lt(2**20)]
+Modality = Literal["ct", "mr", "picture", "unknown"]
 Kind = Literal["independent", "nested", "exclusive"]
 """How targets may lie to each other: anyhow; each inside the one before it; at most one per pixel."""
 
@@ -54,16 +55,35 @@ class InputSpec(Settings):
     notes: tuple[str, ...] = ()  # shown wherever the data or a result is
     kind: Kind = "independent"  # of the targets
     patches: bool = False  # trained on parts from anywhere in larger images, which are then sampled by tiles of `size`
+    modality: Modality = "unknown"  # of the images; unknown where a source does not say, and before 0.3.0
+    crops: bool = False  # each image is a crop around a finding, or the centre of a larger image
 
     def check(self) -> None:
         for name, names in (("channels", self.channels), ("targets", self.targets)):
             if not names or len(set(names)) < len(names):
                 raise InputError(f"{name}: expected one or more different names, found {', '.join(names) or 'none'}")
 
+    @property
+    def hounsfield(self) -> bool:
+        """Whether values must be Hounsfield units."""
+        return self.modality == "ct" and self.intensity.rule == "window"
+
+    @property
+    def trained_on(self) -> str:
+        """What the images of training were, in words."""
+        images = {"ct": "CT images", "mr": "MR images", "picture": "pictures", "unknown": "images"}[self.modality]
+        height, width = self.size
+        part = ", crops around a finding" if self.crops else ", patches" if self.patches else ""
+        low, high = self.intensity.window or (0, 0)
+        unit = " HU" if self.hounsfield else ""
+        values = f", values from {low:g} to {high:g}{unit}" if self.intensity.window else ""
+        return f"{images}{part} of {height}x{width} pixels{values}"
+
     def cropped(self, size: Size, patches: bool = False) -> "InputSpec":
         """The same for images of which the centre or `patches` are taken; minmax still looks at the whole of them."""
         field = self.intensity.field or (max(self.size) if self.intensity.rule == "minmax" else None)
-        return replace(self, size=size, intensity=replace(self.intensity, field=field), patches=patches)
+        crops = not patches and (self.crops or size != self.size)
+        return replace(self, size=size, intensity=replace(self.intensity, field=field), patches=patches, crops=crops)
 
 
 def from_format_1(about: Mapping[str, Any], channels: int, targets: int) -> dict[str, Any]:

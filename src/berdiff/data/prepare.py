@@ -80,7 +80,8 @@ def prepare(
             files = {file.relative_to(folder).as_posix(): file for file in folder.rglob("*") if file.is_file()}
             kind = reading.kind if len(reading.targets) > 1 else "independent"  # one target has none
             about = reading.intensity, source, reading.notes, kind
-            spec = InputSpec(reading.size, reading.channels, reading.targets, *about)
+            seen: dict[str, Any] = {"modality": reading.modality, "crops": reading.crops}
+            spec = InputSpec(reading.size, reading.channels, reading.targets, *about, **seen)
             manifest = Manifest(
                 input_spec=spec,
                 # Of a path only the name is kept: the rest is about the machine, not the data.

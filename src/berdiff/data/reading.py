@@ -1,7 +1,7 @@
 """THE reader of image files: pictures, NIfTI, DICOM and .npy in one form, with the way back to each file's own grid."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -9,6 +9,7 @@ import numpy as np
 
 from berdiff.data import dicom, images, volumes
 from berdiff.data.describe import by, decoding, expect
+from berdiff.data.input_spec import Modality
 from berdiff.data.limits import check_size
 from berdiff.data.numbers import finite
 from berdiff.data.paths import expect_file
@@ -36,6 +37,7 @@ class Geometry:
     header: Any = None  # NIfTI: the nibabel header, for units, codes and descriptions
     back: np.ndarray | None = None  # volumes: nibabel's orientation (column, row, slice) -> the stored (X, Y, Z)
     addresses: tuple[str, ...] = ()  # of the files, where they are at an address and `paths` are copies
+    resampled: bool = False  # a DICOM series with gaps: a slice is no file any more
 
     def to_stored(self, array: np.ndarray) -> np.ndarray:
         """(..., Z, H, W) or (..., H, W) -> the same leading axes, then the source's own grid (`shape`)."""
@@ -54,12 +56,20 @@ class ImageFile:
     geometry: Geometry
     planar: bool  # a 2D picture, not a volume
     volume: Volume | None = None  # where a volume lies in space, if its file states it
-    ct: bool = False
+    modality: str = "unknown"  # ct, mr, picture; or as DICOM calls another one; of other files guessed by the values
     colour: bool = False  # its channels are the colours of one picture
+    title: str = ""  # what people call it: of a DICOM series patient, description, number and date
+    details: Mapping[str, str] = field(default_factory=dict)  # the same in parts, with the UIDs
+    warnings: tuple[str, ...] = ()  # of how it was read
 
     @property
     def path(self) -> Path:
         return self.geometry.paths[0]
+
+    @property
+    def ct(self) -> bool:
+        """Whether the file states that its values are Hounsfield units."""
+        return self.geometry.kind == "dicom" and self.modality == "ct"
 
     @property
     def stack(self) -> bool:
@@ -117,10 +127,10 @@ def outline(path: Path) -> Outline:
         return Outline(None, (height, width), channels, whole.dtype == np.uint8)
 
 
-def read_image_files(paths: Sequence[Path], channels: int) -> ImageFile:
+def read_image_files(paths: Sequence[Path], channels: int, allow_gaps: bool = False) -> ImageFile:
     """What a model with `channels` takes: one file, the slices of one DICOM series, or a file per channel."""
     if kind_of(paths[0]) == "dicom":
-        return _read_dicom(paths)
+        return _read_dicom(paths, allow_gaps)
     if len(paths) == 1:
         return read_image_file(paths[0], channels)
     parts = [read_image_file(path, 1) for path in paths]
@@ -148,7 +158,21 @@ def read_image_file(path: Path, channels: int | None = None) -> ImageFile:
     if kind == "npy":
         return image_array(open_numpy(path), channels, str(path), geometry=Geometry("npy", (path,)))
     values = images.read_image(path, channels)[:, None]
-    return ImageFile(values, UNKNOWN, Geometry("png", (path,), values.shape[2:]), True, colour=len(values) > 1)
+    modality, geometry = likely_modality(values, planar=True), Geometry("png", (path,), values.shape[2:])
+    return ImageFile(values, UNKNOWN, geometry, True, modality=modality, colour=len(values) > 1)
+
+
+def likely_modality(values: np.ndarray, planar: bool) -> Modality:
+    """What values look like where no file says it: a CT has air far below 0, an MR nothing below 0; 8 bits say
+    nothing, and floats in [0, 1] were scaled before."""
+    if values.dtype == np.uint8:
+        return "picture" if planar else "unknown"
+    low, high = values.min(), values.max()
+    if low <= -500 or (low < -200 and (values.dtype.kind in "iu" or not (values % 1).any())):
+        return "ct"
+    if planar and values.dtype.kind == "u":
+        return "picture"
+    return "mr" if low >= 0 and high > 1 and not planar else "unknown"
 
 
 _ARRAY = Geometry("array")
@@ -168,7 +192,10 @@ def image_array(
     fits = len(given) == axes and not any(mm <= 0 for mm in given)
     expect(fits, "spacing", f"{axes} positive numbers of mm, one per axis", spacing)
     colour = geometry.kind == "npy" and planar and len(values) == array.shape[-1] == 3
-    return ImageFile(values, given, replace(geometry, shape=values.shape[-axes:]), planar, colour=colour)
+    modality = likely_modality(values, planar)
+    if geometry.kind == "array" and modality != "ct":  # a part of an image, or made by hand: anything may be right
+        modality = "unknown"
+    return ImageFile(values, given, replace(geometry, shape=values.shape[-axes:]), planar, None, modality, colour)
 
 
 def arranged(array: np.ndarray, channels: int | None, what: str) -> tuple[np.ndarray, bool]:
@@ -237,21 +264,31 @@ def _read_nifti(path: Path, channels: int | None) -> ImageFile:
     several = channels is not None and len(shape) > 3 and shape[3] > 1
     volume = volumes.read_volume(path, 4 if several else 3)
     values = volume.voxels if several else volume.voxels[None]
-    return ImageFile(values, volume.spacing, replace(geometry, back=volumes.turn_back(affine)), False, volume)
+    geometry, modality = replace(geometry, back=volumes.turn_back(affine)), likely_modality(values, planar=False)
+    return ImageFile(values, volume.spacing, geometry, False, volume, modality)
 
 
-def _read_dicom(paths: Sequence[Path]) -> ImageFile:
+def _read_dicom(paths: Sequence[Path], allow_gaps: bool = False) -> ImageFile:
     """One slice, the slices of a series, or its folder; a folder is a volume, even of one slice."""
     path = paths[0]
     if path.is_dir():
-        folder, series = path, dicom.read_series(path)
+        folder, series = path, dicom.read_series(path, allow_gaps)
     elif len(paths) > 1:
-        folder, series = path.parent, dicom.read_volume([dicom.read_header(path) for path in paths])
+        folder, series = path.parent, dicom.read_volume([dicom.read_header(path) for path in paths], allow_gaps)
     else:
         header, values = dicom.read_header(path), dicom.read_pixels(path)[None, None]
         geometry = Geometry("dicom", (path,), values.shape[2:])
-        return ImageFile(values, header.spacing or UNKNOWN, geometry, planar=True, ct=header.modality == "CT")
+        named: dict[str, Any] = {
+            "modality": header.modality.lower() or "unknown",
+            "title": header.title,
+            "details": header.details,
+        }
+        return ImageFile(values, header.spacing or UNKNOWN, geometry, planar=True, **named)
     affine = volumes.series_affine(series)
     volume = volumes.upright(folder, series.hu.T, affine)
     geometry = Geometry("dicom", series.files, series.hu.shape, back=volumes.turn_back(affine))
-    return ImageFile(volume.voxels[None], volume.spacing, geometry, False, volume, series.modality == "CT")
+    if series.resampled:
+        geometry = replace(geometry, affine=affine, resampled=True)
+    named: dict[str, Any] = {"modality": series.header.modality.lower() or "unknown", "title": series.header.title}
+    named |= {"details": series.header.details, "warnings": (series.resampled,) if series.resampled else ()}
+    return ImageFile(volume.voxels[None], volume.spacing, geometry, False, volume, **named)

@@ -20,6 +20,7 @@ from berdiff.data.store import Store, open_store
 from berdiff.data.subset import choose_cases
 from berdiff.errors import InputError
 from berdiff.inference.copies import Copies, new_folder
+from berdiff.inference.guards import called_label
 from berdiff.inference.region import Region
 from berdiff.remote import is_remote
 
@@ -41,6 +42,8 @@ class Input:
     error: str = ""  # what is known to be wrong with it already; it is reported when its turn comes
     copies: Copies | None = None  # where the files come from that `paths` are copies of, between `fetch` and `release`
     sizes: tuple[int, ...] = ()  # of such files, in bytes
+    listed: bool = False  # found in a folder or by a glob, and not named
+    label: bool = False  # called like a mask
 
     @property
     def what(self) -> str:
@@ -67,6 +70,7 @@ class _File:
     path: Path
     root: Path  # names are counted from here
     listed: bool  # found in a folder, where files that are no images are left alone
+    named: bool  # by itself, not by a folder or a glob
     copies: Copies | None = None
     size: int = 0  # in bytes, of a file that will be a copy
     fault: str = ""  # a sentence, where it is not to be opened
@@ -74,6 +78,10 @@ class _File:
     def name(self, stem_of_case: str | None = None) -> str:
         short = stem(self.path) if stem_of_case is None else stem_of_case
         return _safe((self.path.parent.relative_to(self.root) / short).as_posix())
+
+    def parts(self) -> tuple[str, ...]:
+        """Of the path from the root on, without suffix."""
+        return (self.path.parent.relative_to(self.root) / stem(self.path)).parts
 
 
 def find_inputs(
@@ -153,7 +161,8 @@ def case_input(store: Store, index: int) -> Input:
 def _expand(argument: str) -> list[_File]:
     """The files of a path or glob; of a folder, those at any depth."""
     path = Path(argument)
-    if exists(path):
+    named = exists(path)
+    if named:
         root, matches = path if path.is_dir() else path.parent, [argument]
     else:
         root = Path(*takewhile(lambda part: not glob.has_magic(part), path.parts))
@@ -161,16 +170,16 @@ def _expand(argument: str) -> list[_File]:
     found: list[_File] = []
     for match in map(Path, matches):
         if (fault := fault_of(match)) == "a folder":
-            found += [_File(file, root, True, fault=sentence) for file, sentence in list_files(match)]
+            found += [_File(file, root, True, False, fault=sentence) for file, sentence in list_files(match)]
         else:
             sentence = f"{match}: expected an image, a folder or a store, found {fault}" if fault else ""
-            found.append(_File(match, root, False, fault=sentence))
+            found.append(_File(match, root, False, named, fault=sentence))
     return found
 
 
 def _expand_remote(copies: Copies) -> list[_File]:
     root, found = copies.find()
-    return [_File(one.path, root, one.listed, copies, one.size) for one in found]
+    return [_File(one.path, root, one.listed, not one.listed, copies, one.size) for one in found]
 
 
 def _grouped(files: list[_File], channels: Sequence[str], note: Note) -> list[Input]:
@@ -190,22 +199,29 @@ def _grouped(files: list[_File], channels: Sequence[str], note: Note) -> list[In
 
 def _in_one_folder(files: list[_File], channels: Sequence[str], note: Note) -> list[Input]:
     inputs: list[Input] = []
-    slices, single = list[_File](), list[_File]()
+    slices, single, labels = list[_File](), list[_File](), list[Path]()
     for file in files:
         if file.fault:
             inputs.append(Input(file.name(), (file.path,), error=file.fault))
             continue
         kind = kind_of(file.path)
-        if kind is not None:
+        if kind not in (None, "dicom") and not file.named and called_label(file.parts()):
+            labels.append(file.path)
+        elif kind is not None:
             (slices if kind == "dicom" and file.listed else single).append(file)
         elif not file.listed:
             expected = "a picture (PNG, JPG, TIFF), NIfTI, DICOM or .npy file, found another kind of file"
             inputs.append(Input(file.name(), (file.path,), error=f"{file.path}: expected {expected}"))
+    if labels:
+        some = ", ".join(path.name for path in labels[:3]) + (", ..." if len(labels) > 3 else "")
+        note(f"{labels[0].parent}: {len(labels)} files left out, which are named like masks: {some}")
     inputs += _series(slices, note) if slices else []
     if len(channels) > 1:
         sequences, single = _sequences(single, channels)
         inputs += sequences
-    return inputs + [Input(file.name(), (file.path,)) for file in single]
+    return inputs + [
+        Input(file.name(), (file.path,), listed=not file.named, label=called_label(file.parts())) for file in single
+    ]
 
 
 def _series(slices: list[_File], note: Note) -> list[Input]:

@@ -73,6 +73,8 @@ class Model:
         window: tuple[float, float] | None = None,
         spacing_mm: Sequence[float] | None = None,
         name: str = "image",
+        force: bool = False,
+        allow_gaps: bool = False,
         batch_size: int = 16,
         callback: Callback | None = None,
         **sampler_options: Any,
@@ -87,8 +89,9 @@ class Model:
         file has its own. `center`, `box`, `slices` choose a region; a `center` (z, y, x) means the slices up to
         `extent` mm (15) below and above it, or with `slice` that slice alone, and may be in mm (`center_unit`); `pad`
         accepts a smaller image; `coherence` is the length in mm along which a sample is one opinion through a volume.
-        `callback` runs after each step. The options of `Sampler` (steps, rule, posterior, sigma, spacing, last_step,
-        noise, views, smallest) replace the model's own.
+        `force` segments what the model was not trained on, with a warning; `allow_gaps` interpolates missing slices of
+        a DICOM series. `callback` runs after each step. The options of `Sampler` (steps, rule, posterior, sigma,
+        spacing, last_step, noise, views, smallest) replace the model's own.
         """
         known = [field.name for field in fields(Sampler)]
         if unknown := sorted(sampler_options.keys() - known):
@@ -99,7 +102,9 @@ class Model:
         inside = None if box is None else tuple(map(int, box))
         region = Region(around, inside, slices, pad, extent, slice, center_unit)
         options = SamplerOptions(**sampler_options)
-        settings = SegmentSettings(n, seed, set, pool, options, region, window, coherence, overlap, batch_size)
+        settings = SegmentSettings(
+            n, seed, set, pool, options, region, window, coherence, overlap, force, allow_gaps, batch_size
+        )
         self.check(settings)
         opened = self.open(image, settings, spacing_mm, name)
         return self.results([opened], settings, callback=callback)[0]
@@ -201,7 +206,9 @@ class Model:
         named = {"model": self.name, "weights_sha256": self.segmenter.weights_sha256, "size": self.size}
         values = {**named, **asdict(settings), "sampler": self.check(settings)}
         values |= self.rounding()
-        del values["batch_size"]
+        del values["batch_size"], values["force"]
+        if not settings.allow_gaps:
+            del values["allow_gaps"]
         if settings.set == "independent":  # no pool: another one changes nothing
             del values["set"], values["pool"]
         region = values["region"]

@@ -1,7 +1,7 @@
 """An input as the network wants to see it: values in [0, 1] and where they lie."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import floor, isfinite
 from typing import Any
@@ -13,6 +13,7 @@ from berdiff.data.input_spec import InputSpec, Intensity
 from berdiff.data.intensity import to_unit
 from berdiff.data.reading import Geometry, ImageFile, image_array, read_image_files
 from berdiff.errors import InputError
+from berdiff.inference import guards
 from berdiff.inference.inputs import Input
 from berdiff.inference.region import Region
 from berdiff.inference.settings import SegmentSettings
@@ -32,6 +33,14 @@ class OpenedImage:
     what: str = ""  # as it is called in a message
     affine: np.ndarray | None = None  # (4, 4) (column, row, slice) -> mm as NIfTI counts; None: no place in space
     first: int = 0  # the number of its first slice, where it is a part of a volume
+    warnings: tuple[str, ...] = ()  # why the result may be worthless: shown before the notes
+    title: str = ""  # what people call it, where that is not the name
+    details: Mapping[str, str] = field(default_factory=dict)  # of a DICOM series: patient, series, date, UIDs
+    channels: tuple[str, ...] = ()  # the model's names
+
+    @property
+    def shown_name(self) -> str:
+        return self.title or self.name
 
     @property
     def world(self) -> np.ndarray | None:
@@ -70,8 +79,11 @@ class ReadInput:
 
     name: str
     what: str  # as it is called in a message
+    spec: InputSpec
     intensity: Intensity
     forced: bool  # the user's own window holds whatever the file is
+    force: bool = False  # what looks wrong is a warning, and no error
+    warnings: tuple[str, ...] = ()  # of the image as a whole
     file: ImageFile | None = None
     case: OpenedImage | None = None  # of a store, where values are in [0, 1] already
 
@@ -85,11 +97,23 @@ class ReadInput:
     def at(self, region: Region, name: str | None = None, whole: bool = True) -> OpenedImage:
         """As the network wants to see it in a region; `name` seeds the noise. Values are scaled once, unless the rule
         looks at the region (minmax): without `whole`, slices outside the region are then left 0."""
-        opened, asked = self.placed, region
-        region = opened.meant(region, self.shape)
+        asked, region = region, self.placed.meant(region, self.shape)
+        opened = replace(self.placed, warnings=(*self.warnings, *self._checked(region)))
         if self.file is not None and self.intensity.rule == "minmax":
             opened = replace(opened, image=self._scaled(region, whole))
+        if name and opened.title:
+            opened = replace(opened, title=f"{opened.title}, {name.removeprefix(f'{self.name}/')}")
         return noted(replace(opened, name=name or self.name), asked)
+
+    def _checked(self, region: Region) -> tuple[str, ...]:
+        """Warnings of a region; before its values are scaled, so that a refusal is quick."""
+        ranges = replace(region, pad=True).ranges(self.shape, self.spec.size, self.what)
+        found = guards.check_region(ranges, self.spec, self.what, self.force)
+        place = (slice(None), *(slice(*ends) for ends in ranges))
+        if self.file is None:
+            return (*found, *guards.nothing_to_see(self._case.image[place], ct=False))
+        values = self.file.values[:, 0] if self.file.planar else self.file.values
+        return (*found, *guards.nothing_to_see(values[place], self.file.modality == "ct"))
 
     @property
     def _case(self) -> OpenedImage:
@@ -103,8 +127,9 @@ class ReadInput:
             return self._case
         file, empty = self.file, np.empty((0,))
         image = empty if self.intensity.rule == "minmax" else self._scaled(Region())
-        affine = None if file.volume is None else file.volume.affine
-        return OpenedImage(self.name, image, file.spacing, file.geometry, what=self.what, affine=affine)
+        named: dict[str, Any] = {"title": file.title, "details": file.details, "channels": self.spec.channels}
+        named["affine"] = None if file.volume is None else file.volume.affine
+        return OpenedImage(self.name, image, file.spacing, file.geometry, what=self.what, **named)
 
     def _scaled(self, region: Region, whole: bool = True) -> np.ndarray:
         assert self.file is not None
@@ -128,12 +153,12 @@ def read_input(item: Input, spec: InputSpec, settings: SegmentSettings) -> ReadI
     trained = f"{len(channels)} channel(s) ({', '.join(channels)}), as the model was trained with"
     if store is None:
         item.fetch()
-        file = read_image_files(item.paths, len(channels))
+        file = read_image_files(item.paths, len(channels), settings.allow_gaps)
         if item.copies is not None:
             addresses = tuple(item.translated(str(path)) for path in file.geometry.paths)
             file = replace(file, geometry=replace(file.geometry, addresses=addresses))
         expect(len(file.values) == len(channels), item.what, trained, len(file.values))
-        return _read(item.name, file, spec, settings, item.what)
+        return _read(item.name, file, spec, settings, item.what, item.label)
     expect(len(store.channels) == len(channels), store.address, trained, len(store.channels))
     image, masks = store.read([item.index])
     row, column = store.cases.spacing[item.index]
@@ -142,7 +167,9 @@ def read_input(item: Input, spec: InputSpec, settings: SegmentSettings) -> ReadI
     if is_remote(store.address):
         geometry = replace(geometry, addresses=(store.address,))
     case = OpenedImage(item.name, image[0], (float(row), float(column)), geometry, raters, store.notes, item.what)
-    return ReadInput(item.name, item.what, spec.intensity, False, case=case)
+    case = replace(case, channels=channels)
+    warnings = guards.check_modality(store.input_spec.modality, spec, item.what, settings.force, stated=True)
+    return ReadInput(item.name, item.what, spec, spec.intensity, False, settings.force, warnings, case=case)
 
 
 def noted(opened: OpenedImage, region: Region) -> OpenedImage:
@@ -166,12 +193,17 @@ def open_array(
     return _read(name, file, spec, settings, name).at(settings.region)
 
 
-def open_file(name: str, file: ImageFile, spec: InputSpec, settings: SegmentSettings, what: str) -> OpenedImage:
-    """The values of a file, for a model with this input spec."""
-    return _read(name, file, spec, settings, what).at(settings.region)
+def open_file(
+    name: str, file: ImageFile, spec: InputSpec, settings: SegmentSettings, what: str, label: bool = False
+) -> OpenedImage:
+    """The values of a file, which may be called like a `label`, for a model with this input spec."""
+    return _read(name, file, spec, settings, what, label).at(settings.region)
 
 
-def _read(name: str, file: ImageFile, spec: InputSpec, settings: SegmentSettings, what: str) -> ReadInput:
+def _read(
+    name: str, file: ImageFile, spec: InputSpec, settings: SegmentSettings, what: str, label: bool = False
+) -> ReadInput:
     forced = settings.window is not None
     intensity = Intensity("window", settings.window) if forced else spec.intensity
-    return ReadInput(name, what, intensity, forced, file)
+    warnings = (*file.warnings, *guards.check_file(file, spec, what, settings.force, forced, label))
+    return ReadInput(name, what, spec, intensity, forced, settings.force, warnings, file)

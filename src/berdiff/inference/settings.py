@@ -62,6 +62,10 @@ class SegmentSettings(FromPool, schema.Settings):
     independently"""
     overlap: Annotated[float, Ge(0), Lt(1)] = 0.25
     """share by which neighbouring tiles overlap, where an image is larger than the network"""
+    force: bool = False
+    """segment what the model was not trained on, such as another modality or a whole scan, with a warning"""
+    allow_gaps: bool = False
+    """of a DICOM series with missing slices, interpolate them; of two slices at one place, take one"""
     batch_size: Annotated[int, Ge(1)] = 16  # images or slices sampled together
 
     def check(self) -> None:

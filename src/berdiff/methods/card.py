@@ -30,6 +30,7 @@ def _about(name: str, config: MethodConfig, spec: InputSpec) -> str:
         "",
         f"- **Knows**: images of {spec.size[0]}x{spec.size[1]} pixels, channels {', '.join(spec.channels)}, scaled by "
         f"the rule `{spec.intensity.rule}` (`input_spec` in `config.json`).",
+        f"- **Trained on**: {spec.trained_on}.",
         f"- **Marks**: {', '.join(spec.targets)}.",
         *([f"- **Data**: prepared from `{spec.source}`."] if spec.source else []),
         *(f"- **Note**: {note}." for note in spec.notes),

@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from berdiff.inference.inputs import Input
 from berdiff.inference.result import Result
 from berdiff.output.nifti import place_of
 
+UID_DIGITS = 8  # the last ones
 DIGITS = 12  # of the name: one in 10^14 for two images to share one
 
 
@@ -29,7 +31,14 @@ def without_identity(result: Result) -> Result:
     name = _of_files(files) if files else _of_image(result.image)
     if geometry.kind == "dicom":
         geometry = replace(geometry, affine=place_of(geometry))  # while its files are known
-    return replace(result, name=name, what=name, geometry=replace(geometry, paths=()))
+    named: dict[str, Any] = {"title": anonymous_title(result), "details": {}}
+    return replace(result, name=name, what=name, geometry=replace(geometry, paths=()), **named)
+
+
+def anonymous_title(result: Result) -> str:
+    """Of a DICOM series: enough of its UID to find it again, in the archive that it is from."""
+    uid = result.details.get("series UID", "")
+    return f"series ...{uid[-UID_DIGITS:]}" if uid else ""
 
 
 def _of_files(paths: Iterable[Path]) -> str:

@@ -22,7 +22,8 @@ def notes(result: Result) -> list[str]:
 
 
 def notes_line(result: Result) -> str:
-    return "; ".join(notes(result))
+    """Warnings come first."""
+    return "; ".join([*(f"WARNING: {words}" for words in result.warnings), *notes(result)])
 
 
 def set_words(result: Result) -> str:

@@ -119,10 +119,12 @@ def _algorithm(source: DicomSource) -> "AlgorithmIdentification":
     settings = source.result.settings
     parameters = [f"samples: {len(source.result.pool)}", NOT_CLINICAL]
     parameters += [f"{name}: {settings[name]}" for name in ("seed", "weights_sha256") if name in settings]
+    parameters = [clean(text) for text in parameters]
+    parameters += ["".join(c if c.isprintable() else " " for c in f"warning: {of}") for of in source.result.warnings]
     return sr.AlgorithmIdentification(
         name=source.algorithm,
         version=__version__,
-        parameters=[*(clean(text) for text in parameters), f"{MARKED_BY}: {MARKED_MEANS}"],
+        parameters=[*parameters, f"{MARKED_BY}: {MARKED_MEANS}"],
         family=codes.DCM.ArtificialIntelligence,
     )
 

@@ -48,6 +48,8 @@ class DoneFile(schema.Content):
     files: Sizes = field(default_factory=dict)
     measurements: dict[str, Measured] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    title: str = ""
 
     def check(self) -> None:
         for target, measured in self.measurements.items():

@@ -47,11 +47,14 @@ def write(
     """Write the `kinds` (none: by the kind of input) into `folder`, each file whole or not at all, and return them in
     order of writing. `anonymous`: without patient, names and paths of the source, as `output/anonymous.py` has it."""
     source = result.geometry.kind
+    if result.geometry.resampled:  # its slices are not those that DICOM could refer to
+        source = "nifti"
     kinds = kinds or DEFAULT_KINDS.get(source) or DEFAULT_KINDS["volume" if result.volume else "image"]
     for kind in kinds:
         expect(kind in KINDS, "--write", f"some of {', '.join(KINDS)}", repr(kind))
         refers = kind not in DICOM_MAKERS or source == "dicom"
-        expect(refers, result.name, f"a DICOM input for {kind}, which refers to it", source)
+        found = "a series with gaps" if result.geometry.resampled else source
+        expect(refers, result.name, f"a DICOM input for {kind}, which refers to it", found)
     chosen = result.representatives(representatives)
     dicom = DicomSource(result, anonymous)
     result = without_identity(result) if anonymous else result
@@ -123,6 +126,9 @@ def facts(result: Result, chosen: Representatives) -> dict[str, Any]:
     return {
         "berdiff": __version__,
         "name": result.name,
+        "title": result.title or None,
+        "details": dict(result.details),
+        "warnings": list(result.warnings),
         "source": {"kind": geometry.kind, "files": geometry.addresses or [str(path) for path in geometry.paths]},
         "settings": dict(result.settings),
         "targets": result.targets,
@@ -162,7 +168,7 @@ def _measurements(result: Result) -> str:
 
 
 def _report(result: Result, chosen: Representatives) -> bytes:
-    return page(f"berdiff: {result.name}", [ReportEntry(result, chosen)]).encode()
+    return page(f"berdiff: {result.shown_name}", [ReportEntry(result, chosen)]).encode()
 
 
 def _viewer(result: Result, chosen: Representatives) -> bytes:

@@ -19,7 +19,7 @@ from berdiff.inference.result import Result
 from berdiff.output.captions import (
     MARKED_MEANS,
     marked_words,
-    notes_line,
+    notes,
     percent,
     set_words,
     settings_line,
@@ -60,7 +60,11 @@ def page(title: str, entries: Sequence[ReportEntry], intro: Sequence[str] = (), 
     environment.globals |= {"name_of_plane": name_of_plane, "path": _path, "measured": _measured}
     environment.globals |= {"close_up": close_up, "result_tiles": result_tiles, "target_tiles": target_tiles}
     environment.globals |= {"legend": legend, "rules": RULES}
-    environment.globals |= {"settings_line": settings_line, "set_words": set_words, "notes_line": notes_line}
+    environment.globals |= {
+        "settings_line": settings_line,
+        "set_words": set_words,
+        "notes_line": lambda result: "; ".join(notes(result)),
+    }
     environment.globals |= {"shown_samples": SHOWN_SAMPLES, "marked_means": MARKED_MEANS}
     return environment.get_template("report.html.j2").render(
         title=title, intro=intro, table=table, planes=planes, entries=entries, version=__version__

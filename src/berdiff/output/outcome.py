@@ -12,6 +12,8 @@ class Outcome:
     skipped: list[str] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)  # name -> the sentence
     measurements: dict[str, dict[str, Any]] = field(default_factory=dict)
+    titles: dict[str, str] = field(default_factory=dict)  # what people call them, where that is not the name
+    warnings: dict[str, list[str]] = field(default_factory=dict)
 
     @property
     def counts(self) -> str:

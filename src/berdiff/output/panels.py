@@ -121,7 +121,7 @@ def result_panel(result: Result, representatives: Sequence[Representative] | Non
         ordered = [sections["image"], sections["raters"], own[0], sections["representatives"], sections["samples"]]
     caption = [f"{target}: {measured_line(measured[target])}" for target in result.targets]
     caption += [f"{MARKED_BY}: {MARKED_MEANS}", notes_line(result)]
-    title = f"{result.name}{close.words}\n{settings_line(result)}"
+    title = f"{result.shown_name}{close.words}\n{settings_line(result)}"
     return render(
         pack(ordered), title, "\n".join(caption), aspect=result.aspect, key=legend(result.targets), justified=True
     )

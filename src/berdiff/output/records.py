@@ -67,8 +67,8 @@ class Record:
         expect(same, out.place(self.name), f"the results of {what} as it is now", others)
         return True
 
-    def write(self, result: Result, folder: Path, written: Sequence[Path]) -> None:
-        """The last file of a folder that appears whole."""
+    def write(self, result: Result, folder: Path, written: Sequence[Path], title: str) -> None:
+        """The last file of a folder that appears whole. `title`: what people call it."""
         files = [str(path.relative_to(folder)) for path in written]
         if self.finding is not None and result.volume:
             files.append(write_crop(result, folder))
@@ -77,6 +77,8 @@ class Record:
         done = {"name": self.name, "case": self.case, "finding": self._about, "sources": self.sources}
         done |= {"files": sizes_of(folder, [*files, THUMBNAIL])}
         done |= {"measurements": result.measurements(), "notes": notes(result)}
+        of_case = title if self.finding is None else title.removesuffix(f", {self.finding.name}")
+        done |= {"title": of_case, "warnings": list(result.warnings)}
         write_text(folder / DONE, schema.dump(done))
 
     @property

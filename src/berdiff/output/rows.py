@@ -28,7 +28,8 @@ class Row:
     target: str
     measured: Mapping[str, Any]
     files: Collection[str]
-    notes: Sequence[str]
+    notes: Sequence[str]  # warnings first
+    title: str = ""  # what people call the case, where that is not its name
 
     @property
     def size(self) -> str:
@@ -62,7 +63,8 @@ def all_rows(files: ResultFiles) -> list[Row]:
 def rows_of(done: DoneFile, name: str) -> list[Row]:
     """A line per target of the result of this name; none where it is of an older version, without a summary."""
     case, finding = name if done.case is None else done.case, (done.finding or {}).get("name")
+    warnings = [f"WARNING: {words}" for words in done.warnings]
     return [
-        Row(name, case, finding, target, measured, done.files, done.notes)
+        Row(name, case, finding, target, measured, done.files, [*warnings, *done.notes], done.title)
         for target, measured in done.measurements.items()
     ]

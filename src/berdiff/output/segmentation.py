@@ -20,6 +20,7 @@ from berdiff.boundary import refusal
 from berdiff.claims import Claim, Claims
 from berdiff.errors import InputError
 from berdiff.inference.finding import Finding, FindingSource
+from berdiff.inference.guards import LabelFile
 from berdiff.inference.inputs import Input, count_slices
 from berdiff.inference.model import Model
 from berdiff.inference.opening import OpenedImage, ReadInput
@@ -27,6 +28,7 @@ from berdiff.inference.region import EXTENT, Region
 from berdiff.inference.result import Result
 from berdiff.inference.settings import SegmentSettings, option
 from berdiff.output import exports
+from berdiff.output.anonymous import anonymous_title
 from berdiff.output.case_files import findings_done, write_case
 from berdiff.output.cohort import write_cohort
 from berdiff.output.destination import open_destination
@@ -181,6 +183,13 @@ class SegmentationJob:
             *slices, _, _ = region.ranges(opened.image.shape[1:], self.model.size, opened.what)
             self._slices[item.name] = len(range(*slices[0])) if slices else 1
             return opened
+        except LabelFile as error:
+            if not item.listed:
+                self._fail(item, item.name, error, self._slices[item.name])
+            else:  # among images of a folder it does not stop a command
+                self.report(f"left out: {item.translated(str(error))}")
+                self._advance(self._slices[item.name])
+            return None
         except Exception as error:  # of any kind: one bad file fails alone
             self._fail(item, item.name, refusal(error, item.what), self._slices[item.name])
             return None
@@ -252,15 +261,20 @@ class SegmentationJob:
 
     def _write(self, item: Input, result: Result, finding: Finding | None = None) -> None:
         kept, output = self.naming.record(item, finding), self.output
+        title = anonymous_title(result) if output.anonymous else result.title
         try:
             with self.work.new(kept.name) as part:
                 written = exports.write(result, part, output.write or (), output.representatives, output.anonymous)
-                kept.write(result, part, written)
+                kept.write(result, part, written, title)
         except OSError:
             if not self._has(item, finding):  # else another process has just written the same files
                 raise
         self.outcome.done.append(result.name)
         self.outcome.measurements[result.name] = result.measurements()
+        if title:
+            self.outcome.titles[result.name] = title
+        if result.warnings:
+            self.outcome.warnings[result.name] = list(result.warnings)
 
     def _fail(self, item: Input, name: str, error: InputError, slices: int) -> None:
         self.outcome.failed[name] = item.translated(str(error))

@@ -98,7 +98,9 @@ def contours_tile(title: str, under: np.ndarray, saliency: np.ndarray, target: i
 def result_tiles(close: CloseUp, representatives: Sequence[Representative]) -> dict[str, list[Tile]]:
     """What there is to see of all targets together, section by section: for the panel and for the report."""
     result, under = close.result, _under(close)
-    names = ["image"] if len(result.image) == 1 else [f"channel {i + 1}" for i in range(len(result.image))]
+    count = len(result.image)
+    names = result.channels if len(result.channels) == count else [f"channel {i + 1}" for i in range(count)]
+    names = ["image"] if count == 1 else names
     images = [Tile(name, plane) for name, plane in zip(names, result.image, strict=True)]
     if close.plane.shape != result.image.shape:
         box = np.zeros(close.plane.shape[1:], bool)

@@ -45,6 +45,7 @@ def image_document(
         "start": [side // 2 for side in image.image.shape[1:]],
         "channel": 0,
         "region": None,
+        "warnings": list(image.warnings),
         "notes": list(image.notes),
         "settings": "",
         "masks": _masks(raters, _mask_box(marked, shown["box"])),
@@ -55,7 +56,6 @@ def image_document(
 def result_document(
     result: Result,
     representatives: Sequence[Representative] | None = None,
-    channels: Sequence[str] = (),
     image: bool = True,
     limit: int = MAX_IMAGE_BYTES,
     rater_names: Sequence[str] = (),
@@ -64,7 +64,7 @@ def result_document(
     chosen = result.representatives() if representatives is None else representatives
     P, count = len(result.pool), len(result.targets)
     marked = marked_box(result.pool, *_raters(result), axes=result.pool.ndim - 2)
-    shown = _image(result, channels, marked or result.roi, limit) if image else None
+    shown = _image(result, result.channels, marked or result.roi, limit) if image else None
     box = _mask_box(marked, shown["box"] if shown else tuple((0, side) for side in result.pool.shape[2:]))
     bytes_per_mask = count * -(-int(np.prod([last - first for first, last in box])) // 8)
     n = max(1, min(len(result.samples), MAX_MASK_BYTES // bytes_per_mask))  # what a browser cannot hold helps nobody
@@ -77,6 +77,7 @@ def result_document(
         "start": start,
         "channel": clearest_channel(result.image[plane], result.pool[(slice(None), *plane)]),
         "region": result.roi and [list(ends) for ends in result.roi],
+        "warnings": list(result.warnings),
         "notes": notes(result),
         "settings": settings_line(result),
         "targets": _targets(result),
@@ -111,7 +112,8 @@ def _place(image: OpenedImage) -> dict[str, Any]:
         "format": FORMAT,
         "berdiff": __version__,
         "mode": "file",
-        "name": image.name,
+        "name": image.shown_name,
+        "details": dict(image.details),
         "volume": axes == 3,
         "shape": list(image.image.shape[1:]),
         "spacing_mm": spacing,

@@ -50,7 +50,7 @@ def test_a_client_learns_what_there_is(client):
     assert info == client.get("/info").json()
     assert info["labels"] == ["nodule"]
     assert info["models"]["blur"] | {"config": {}} == {
-        "type": "deepgrow", "labels": {"nodule": 1}, "dimension": 2, "description": "blur: nodule", "config": {},
+        "type": "deepgrow", "labels": {"nodule": 1}, "dimension": 3, "description": "blur: nodule", "config": {},
     }  # fmt: skip
     assert info["models"]["blur"]["config"]["what"][:2] == ["majority", "representative 1"]
     assert {"trainers", "strategies", "scoring", "train_stats"} < info.keys()

@@ -97,6 +97,7 @@ def read(path: str | Path, options: Options) -> Reading:
         raters=1,
         size=options.size,
         dtype="float32",
+        modality="mr",
         total=sum(map(len, volumes.values())) if options.keep_empty == "all" else None,
         cases=(one for case in found for one in brats.cases_of(case, *listed[case.name], intensity, rules)),
         notes=(*notes, f"slices without tumour kept: {options.keep_empty}"),

@@ -31,19 +31,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, cast
 
 import numpy as np
 from annotated_types import Ge, Lt
 
 from berdiff.data.case import Case, Reading
 from berdiff.data.describe import by, expect, refusing, some_values
+from berdiff.data.dicom import is_dicom, read_header
 from berdiff.data.fitting import Fit, fit_image, fit_labels, fit_spacing
-from berdiff.data.input_spec import Intensity, Kind, Side
+from berdiff.data.input_spec import Intensity, Kind, Modality, Side
 from berdiff.data.intensity import to_unit
 from berdiff.data.kinds import TargetValues, implied_kind, label_values
-from berdiff.data.paths import expect_folder
-from berdiff.data.reading import ImageFile, Outline, outline, read_image_file, read_labels
+from berdiff.data.paths import expect_folder, files_under
+from berdiff.data.reading import ImageFile, Outline, kind_of, outline, read_image_file, read_labels
 from berdiff.data.sources.case_list import read_case_list
 from berdiff.data.sources.folder_names import NOTES, ONLY, FoundCase, find_cases
 from berdiff.data.volumes import check_same_place
@@ -127,6 +128,7 @@ def read(path: str | Path, options: Options) -> Reading:
         raters=len(raters),
         size=options.size or first.size,
         dtype="uint8" if eight_bit else "float32",
+        modality=_modality(found[0].image, options),
         total=total if not options.drop_empty else None,
         cases=(
             one
@@ -135,6 +137,18 @@ def read(path: str | Path, options: Options) -> Reading:
         ),
         notes=notes,
     )
+
+
+def _modality(path: Path, options: Options) -> Modality:
+    """By the first image's kind of file, and of DICOM by its header; a window below air is of Hounsfield units."""
+    kind = kind_of(path)
+    if kind == "dicom":
+        first = path if path.is_file() else next(filter(is_dicom, files_under(path)))
+        stated = {"CT": "ct", "MR": "mr"}.get(read_header(first).modality, "unknown")
+        return cast(Modality, stated)
+    if options.window is not None and options.window[0] <= -200:
+        return "ct"
+    return "picture" if kind == "png" else "unknown"
 
 
 def _target_values(options: Options) -> TargetValues:

@@ -18,7 +18,14 @@ from berdiff.data.paths import expect_folder, inside
 
 # what most have in common; the others replace it
 LidcReading = partial(
-    Reading, channels=("ct",), targets=("nodule",), intensity=Intensity(), raters=READERS, dtype="uint8"
+    Reading,
+    channels=("ct",),
+    targets=("nodule",),
+    intensity=Intensity(),
+    raters=READERS,
+    dtype="uint8",
+    modality="ct",
+    crops=True,
 )
 
 

@@ -16,7 +16,7 @@ from scipy import ndimage
 from berdiff.data.case import Case, Reading
 from berdiff.data.contours import FRAME, Crop, Nodule, Scan, nodules, read_scans
 from berdiff.data.describe import by, expect
-from berdiff.data.dicom import SliceHeader, headers_by_series, read_pixels
+from berdiff.data.dicom import SliceHeader, gap_words, gaps, headers_by_series, read_pixels
 from berdiff.data.input_spec import Intensity
 from berdiff.data.intensity import LUNG_WINDOW, to_uint8
 from berdiff.data.sources.lidc import LidcReading, nodule_case
@@ -35,7 +35,8 @@ class Options(Settings):
     hu_low: float = LUNG_WINDOW[0]  # Hounsfield units that become black.
     hu_high: float = LUNG_WINDOW[1]  # Hounsfield units that become white.
     strict: bool = False
-    """Refuse a marked slice whose file is missing, or there twice, instead of skipping it or taking the first."""
+    """Refuse a scan with gaps between its slices, and a marked slice whose file is missing, or there twice, instead of
+    noting it, skipping it or taking the first."""
 
     def check(self) -> None:
         expect(self.hu_low < self.hu_high, "hu_high", f"more than --hu-low ({self.hu_low})", self.hu_high)
@@ -44,7 +45,7 @@ class Options(Settings):
 def read(path: Path, options: Options) -> Reading:
     series = headers_by_series(path, "CT")
     scans = {scan.series_uid: scan for scan in read_scans(series=series)}
-    missing = doubled = 0
+    missing = doubled = uneven = 0
     work: list[tuple[Nodule, float, SliceHeader]] = []
     for uid, headers in series.items():
         found = f"series {uid}, which is not in the readers' database"
@@ -54,6 +55,9 @@ def read(path: Path, options: Options) -> Reading:
             if b - a < SAME_Z:
                 expect(not options.strict, other.path, "one file per slice", f"the position of {one.path.name} again")
                 doubled += 1
+        usual, found = gaps([at for at, _ in slices])
+        expect(not found or not options.strict, path, f"slices {usual:.4g} mm apart in {uid}", gap_words(found))
+        uneven += bool(found)
         for nodule in nodules(scans[uid]):
             for z in nodule.zs:
                 header = next((h for at, h in slices if abs(at - z) < SAME_Z), None)
@@ -68,6 +72,8 @@ def read(path: Path, options: Options) -> Reading:
         notes.append(f"{missing} of {missing + len(work)} marked slices left out: their DICOM files are missing")
     if doubled:
         notes.append(f"{doubled} slices are there twice: the lower instance number was taken")
+    if uneven:
+        notes.append(f"{uneven} of {len(series)} series have gaps between their slices, which are taken one by one")
     return LidcReading(
         intensity=Intensity("window", (options.hu_low, options.hu_high)),
         size=(options.size, options.size),

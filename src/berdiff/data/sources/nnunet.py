@@ -20,12 +20,14 @@ from berdiff import schema
 from berdiff.data.case import Reading
 from berdiff.data.describe import expect
 from berdiff.data.fitting import Fit
-from berdiff.data.input_spec import Kind, Side
+from berdiff.data.input_spec import Kind, Modality, Side
 from berdiff.data.kinds import TargetValues, implied_kind
 from berdiff.data.paths import exists, expect_file, expect_folder, files_under, inside
 from berdiff.data.reading import SUFFIXES
 from berdiff.data.sources import folder
 from berdiff.schema import Settings
+
+MR_NAMES = {"mr", "mri", "t1", "t1w", "t1c", "t1ce", "t1gd", "t1n", "t2", "t2w", "t2f", "flair", "dwi", "adc"}
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,14 @@ def read(path: str | Path, options: Options) -> Reading:
     cases, others = (_count(root, name, about.file_ending) for name in ("labelsTr", "imagesTs"))
     expect(about.numTraining in (None, cases), described, f"numTraining {cases}, as labelsTr has", about.numTraining)
     notes = (f"imagesTs, which has no labels, is left out: {others} files",) if others else ()
-    return replace(reading, channels=_channels(about, reading, described), notes=(*reading.notes, *notes))
+    channels = _channels(about, reading, described)
+    return replace(reading, channels=channels, notes=(*reading.notes, *notes), modality=_modality(channels, reading))
+
+
+def _modality(channels: tuple[str, ...], reading: Reading) -> Modality:
+    """By the channels' names: nnU-Net itself takes a channel called CT for one."""
+    words = {re.sub("[^a-z0-9]", "", channel.lower()) for channel in channels}
+    return "ct" if words == {"ct"} else "mr" if words <= MR_NAMES else reading.modality
 
 
 def _targets(about: Described, where: str) -> TargetValues:

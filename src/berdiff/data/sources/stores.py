@@ -39,6 +39,8 @@ def read(path: Path, options: Options) -> Reading:
         raters=max(store.raters for store in stores),
         size=first.size,
         dtype=first.manifest.dtype,
+        modality=first.input_spec.modality if len({store.input_spec.modality for store in stores}) == 1 else "unknown",
+        crops=all(store.input_spec.crops for store in stores),
         total=sum(map(len, stores)),
         cases=(case for store in stores for case in _cases(store)),
         notes=tuple(dict.fromkeys(chain.from_iterable(store.notes for store in stores))),

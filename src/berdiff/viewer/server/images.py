@@ -36,7 +36,7 @@ class Images:
             if item.input.store is not None:
                 return open_input(item.input, item.input.store.input_spec, SegmentSettings())
             file = self.file(item)
-            names = tuple(str(i) for i in range(len(file.values)))
+            names = tuple(f"channel {i}" for i in range(1, len(file.values) + 1))
             rule = Intensity("window", LUNG_WINDOW) if file.ct else Intensity("auto")
             spec = InputSpec((1, 1), names, ("none",), rule)
             return open_file(item.name, file, spec, SegmentSettings(), item.input.what)
@@ -80,7 +80,8 @@ class Images:
         values = file.values[:, part] if _by_slice(spec.intensity, file.values.dtype) else file.values
         if values is not file.values and _looks_scaled(values) and not _looks_scaled(file.values):
             values = file.values  # by themselves these slices would pass for ones that were scaled before
-        opened = open_file(item.name, replace(file, values=values), spec, replace(settings, region=region), item.name)
+        within, cut = replace(settings, region=region), replace(file, values=values)
+        opened = open_file(item.name, cut, spec, within, item.name, item.input.label)
         image = opened.image if values is not file.values else opened.image[:, part].copy()  # a view would keep it all
         return noted(replace(opened, image=image, first=first), settings.region), region
 

@@ -31,6 +31,7 @@ class Item:
     shape: tuple[int, ...] = ()  # ([Z,] H, W) upright; empty: known after opening
     channels: int | None = None
     saved: SavedResult | None = None  # where it is a result
+    title: str = ""  # what people call it, where that is not its name
     series: str = field(default="", repr=False)  # the DICOM series, by which other programs name it
     disagreement: float | None = None  # of the samples last drawn of it, or saved with it (0 to 1)
 
@@ -48,7 +49,7 @@ class Item:
 
     def shown(self) -> dict[str, Any]:
         kind = "result" if self.saved else "volume" if self.volume else "image"
-        named = {"id": self.id, "name": self.name, "kind": kind, "shape": list(self.shape)}
+        named = {"id": self.id, "name": self.name, "title": self.title, "kind": kind, "shape": list(self.shape)}
         return {**named, "channels": self.channels, "group": self.group, "own": self.own, "error": self.input.error}
 
 
@@ -65,8 +66,9 @@ def item_of(one: Input, id: str, group: str, own: bool = False, saved: SavedResu
         item.kind = kind_of(first) or "png"
         item.channels = len(one.paths) if len(one.paths) > 1 and item.kind != "dicom" else None
         if item.kind == "dicom":
-            item.series, item.channels = dicom.read_header(first).series_uid, 1
-            item.shape = _series_shape(one.paths) if len(one.paths) > 1 else ()
+            header = dicom.read_header(first)
+            item.series, item.title, item.channels = header.series_uid, header.title, 1
+            item.shape = _series_shape(header, len(one.paths)) if len(one.paths) > 1 else ()
         if item.kind == "nifti" and len(stored := volumes.stored_shape(first)) > 3 and stored[3] > 1:
             item.shape, item.channels = volumes.shape_of(first, 4)[-3:], stored[3]
         elif item.kind != "dicom" or len(one.paths) == 1:
@@ -105,13 +107,12 @@ def uploaded_items(folder: Path, channels: Sequence[str], group: str) -> list[It
     return [item_of(one, secrets.token_urlsafe(9), group, own=True) for one in find_inputs([folder], channels)]
 
 
-def _series_shape(paths: Sequence[Path]) -> tuple[int, ...]:
-    """Upright, of the slices of one series, by the header of the first."""
-    header = dicom.read_header(paths[0])
+def _series_shape(header: dicom.SliceHeader, slices: int) -> tuple[int, ...]:
+    """Upright, of so many slices of one series, by the header of the first."""
     across, down = np.reshape(header.plane(), (2, 3))
     affine = volumes.dicom_affine(across, down, np.cross(across, down), np.zeros(3))
     back = volumes.turn_back(affine)  # from upright to stored: its first column has the stored axis of each upright one
-    stored = (header.shape[1], header.shape[0], len(paths))
+    stored = (header.shape[1], header.shape[0], slices)
     return tuple(stored[int(axis)] for axis in back[:, 0])[::-1]
 
 

@@ -41,7 +41,8 @@ class ModelEntry:
         spec = self.spec
         sampler = getattr(self.config, "sampler", None)
         described = {"size": list(spec.size), "channels": list(spec.channels), "targets": list(spec.targets)}
-        described |= {"kind": spec.kind, "patches": spec.patches, "notes": list(spec.notes)}
+        described |= {"kind": spec.kind, "patches": spec.patches, "trained_on": spec.trained_on}
+        described |= {"notes": list(spec.notes)}
         return {"name": self.name, **described, "sampler": None if sampler is None else schema.plain(sampler)}
 
 

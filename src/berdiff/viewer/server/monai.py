@@ -59,6 +59,7 @@ class InferParams(Params):
     steps: Annotated[int, Field(ge=1, le=LIMITS.steps)] | None = None
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     set: SetRule = "independent"
+    force: bool = False  # as of a job
     result_extension: Annotated[str, Field(max_length=16)] = ".nii.gz"
     result_dtype: Literal["uint8", "uint16"] | Annotated[str, Field(max_length=16)] = "uint8"
     result_compress: bool = True
@@ -87,7 +88,7 @@ def _model(entry: Any) -> dict[str, Any]:
     return {
         "type": "segmentation" if spec.patches else "deepgrow",
         "labels": {target: k for k, target in enumerate(spec.targets, 1)},
-        "dimension": 2,  # a click is answered in its slice
+        "dimension": 3,
         "description": f"{entry.config.method}: {', '.join(spec.targets)}; {'; '.join(spec.notes)}".rstrip("; "),
         "config": {"what": what, "samples": 16, "seed": 0, "set": ["independent", "representative", "systematic"]},
     }
@@ -216,6 +217,7 @@ async def _infer(
         raise Refused(400, "foreground: expected a point (i, j, k), around which this model segments, found none")
     center = marked[0] if marked else None
     asked = {"samples": params.samples, "seed": params.seed, "set": params.set, "steps": params.steps}
+    asked["force"] = params.force
     job = on.service.start_job(one, JobRequest(item=item.id, center=center, model=entry.name, **asked))
     while not job.over:
         job.touch()
@@ -257,7 +259,8 @@ def _facts(done: Any, what: str) -> dict[str, Any]:
     targets = done.result.targets
     shares = [{"frequency": one.frequency, "sample": one.index + 1} for one in done.representatives]
     names = {target: k for k, target in enumerate(targets, 1)}
-    return {"label_names": names, "what": what, "representatives": shares}
+    warnings = list(done.result.warnings)
+    return {"label_names": names, "what": what, "representatives": shares, "warnings": warnings}
 
 
 def _agreeing(

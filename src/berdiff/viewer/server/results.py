@@ -34,6 +34,7 @@ class ResultFacts(schema.Content):
     settings: dict[str, Any]
     notes: list[str]
     measurements: dict[str, dict[str, Any]] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +59,7 @@ class SavedResult:
         expect(pool.shape[2:] == shape, self.folder.name, f"masks of {shape}, as the image is now", pool.shape[2:])
         roi = None if facts.region is None else tuple(facts.region)
         new = {"pool": pool, "targets": targets, "kind": kind, "roi": roi, "settings": facts.settings}
-        return Result(**{**vars(opened), **new, "notes": tuple(facts.notes)})
+        return Result(**{**vars(opened), **new, "notes": tuple(facts.notes), "warnings": tuple(facts.warnings)})
 
 
 def most_disagreement(measurements: Mapping[str, Mapping[str, Any]]) -> float | None:

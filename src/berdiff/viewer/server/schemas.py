@@ -30,6 +30,7 @@ class ModelAnswer(BaseModel):
     targets: list[str]
     kind: str
     patches: bool
+    trained_on: str
     notes: list[str]
     sampler: dict[str, Any] | None
 
@@ -37,6 +38,7 @@ class ModelAnswer(BaseModel):
 class ItemAnswer(BaseModel):
     id: str
     name: str
+    title: str  # what people call it, where that is not the name
     kind: Literal["image", "volume", "result"]
     shape: list[int]
     channels: int | None
@@ -73,8 +75,9 @@ class JobRequest(_Body):
     set: SetRule = "independent"
     pool: Annotated[int, Field(ge=1, le=LIMITS.pool)] = 64
     representatives: Annotated[int, Field(ge=1, le=LIMITS.representatives)] = 3
+    force: bool = False  # what the model was not trained on is segmented with a warning, and not refused
 
-    @field_validator("samples", "seed", "pool", "representatives", "set", "model", "extent", mode="before")
+    @field_validator("samples", "seed", "pool", "representatives", "set", "model", "extent", "force", mode="before")
     @classmethod
     def _default_for_null(cls, value: Any, info: Any) -> Any:
         """A field of a form that was left empty comes as null."""

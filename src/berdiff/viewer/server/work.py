@@ -135,7 +135,9 @@ def segment(
         region = replace(region, slice=request.slice, extent=None if request.slice else request.extent)
     expect(placed or not request.slice, "slice", "a center of a slice, row and column beside it")
     options = SamplerOptions(steps=request.steps)
-    settings = SegmentSettings(request.samples, request.seed, request.set, request.pool, options, region)
+    settings = SegmentSettings(
+        request.samples, request.seed, request.set, request.pool, options, region, force=request.force
+    )
     sampler = model.check(settings)
     slab = images.slab(item, entry.spec, settings)
     opened = model.open(item.input, settings) if slab is None else slab[0]

@@ -74,7 +74,7 @@
       $("items").replaceChildren(...this.items.flatMap((item) => {
         const heading = item.group && item.group !== group ? [element("li", { className: "group", textContent: item.group })] : [];
         group = item.group;
-        const button = element("button", { type: "button" }, item.name, element("small", { textContent: `${item.kind}, ${item.shape.join(" x ")}` }));
+        const button = element("button", { type: "button", title: item.name }, item.title || item.name, element("small", { textContent: `${item.kind}, ${item.shape.join(" x ")}` }));
         button.dataset.item = item.id;
         button.onclick = () => this.open(item.id);
         button.setAttribute("aria-pressed", item.id === this.item);

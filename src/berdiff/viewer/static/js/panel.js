@@ -35,7 +35,9 @@
     Object.assign($("slice"), { min: first, max: last - 1 });
     $("channel-field").hidden = B.picture.channelNames.length < 2;
     $("channel").replaceChildren(...B.picture.channelNames.map((name, c) => element("option", { value: c, textContent: name })));
-    $("notes").replaceChildren(...notes(json).map((note) => element("li", { textContent: note })));
+    const warnings = (json.warnings || []).map((words) => element("li", { className: "warning", textContent: `Warning: ${words}` }));
+    const details = Object.entries(json.details || {}).map(([what, text]) => `${what} ${text}`).join("; ");
+    $("notes").replaceChildren(...warnings, ...[...notes(json), ...(details ? [details] : [])].map((note) => element("li", { textContent: note })));
     if (result) buildResult(json);
     $("raters").replaceChildren(...json.raters.map((rater, r) => {
       const box = element("input", { type: "checkbox" });
