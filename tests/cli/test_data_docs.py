@@ -31,12 +31,15 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         save(tmp_path / f"mine/images/{case}.png", images[i])
         for reader, mask in zip(("alice", "bob"), masks[i], strict=True):
             save(tmp_path / f"mine/masks/{case}_{reader}.png", mask * np.uint8(255))
+    save(tmp_path / "new-images/p01.png", images[1])
     monkeypatch.chdir(tmp_path)
 
 
 def run_example() -> None:
     commands = [line for line in block("Your own data in four lines").splitlines() if line.startswith("berdiff ")]
-    assert len(commands) == 3
+    commands[1] += " --model.preset fast-tiny --max-steps 2 --engine.devices 1 --validation.every 0"
+    commands[2] += " --samples 2 --steps 1 --views 1 --split all --limit 2"
+    assert len(commands) == 4
     for command in commands:
         assert main(shlex.split(command)[1:]) == 0
 
@@ -45,7 +48,7 @@ def test_own_data_in_four_lines(mine):
     run_example()
     store = Store.open("mine.zarr")
     assert (len(store), store.raters, len(set(store.cases.patient))) == (12, 2, 6)
-    assert Path("sheet.png").is_file()
+    assert Path("results/p01/result.json").is_file()
 
 
 def test_python_example(mine):

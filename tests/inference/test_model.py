@@ -257,7 +257,7 @@ def test_a_model_in_a_run_knows_what_it_was_trained_on(tmp_path):
     folder.save(segmenter, tmp_path / "lone")
     folder.save(segmenter, tmp_path / "run" / "model")
     lone = load(tmp_path / "lone")
-    assert (lone.name, lone.size, lone.store, lone.crop, lone.device) == ("lone", (16, 24), None, 16, "cpu")
+    assert (lone.name, lone.size, lone.store, lone.crop, lone.device) == ("lone", (16, 24), None, None, "cpu")
     assert lone.input_spec == segmenter.input_spec
     config = tmp_path / "run" / "config.json"
     config.write_text(json.dumps({"data": {"store": "s.zarr", "crop": None}}))

@@ -448,7 +448,7 @@ def test_every_line_of_the_page_has_a_cell_per_column(tmp_path):
     page = tmp_path / "cohort.html"
     head, *lines = page.read_text().split("<tr>")[1:]
     assert len(lines) == 4
-    assert {line.count("<td") for line in lines} == {head.count("<th")} == {11}
+    assert {line.count("<td") for line in lines} == {head.count("<th")} == {12}
     assert page.read_text().count("<img alt") == 2  # each result once
 
 

@@ -91,10 +91,11 @@ def find_inputs(
     limit: int | None = None,
     seed: int = 0,
     note: Note = lambda sentence: None,
+    labels: bool = False,
 ) -> list[Input]:
     """The inputs that `given` means, for a model with these channels. What cannot be read becomes an input too, with
     its `error`, so that the others go on. `limit` takes the first so many, of a store's split of one seeded order.
-    `note` is told what was left out on purpose."""
+    `note` is told what was left out on purpose: in folders, files called like masks, but for `labels`."""
     expect(given, "INPUT", "at least one image, folder, glob or store")
     expect(limit is None or limit >= 1, "--limit", "at least 1", limit)
     inputs: list[Input] = []
@@ -108,6 +109,7 @@ def find_inputs(
             inputs += [Input(_safe(case.name), case.paths, store, case.index) for case in cases]
         elif found := _expand(argument) if copies is None else _expand_remote(copies):
             for file in found:
+                file = replace(file, named=file.named or labels)
                 files.setdefault(file.path if file.fault else file.path.resolve(), file)
         else:
             path, expected = Path(argument), "an image, a folder, a glob or a store, found nothing there"

@@ -26,7 +26,7 @@ POINT = np.array([20, 33, 7])  # i, j, k of the bright voxels' middle in `volume
 
 
 def picture(size=(40, 48), at=(12, 30)) -> bytes:
-    pixels = np.zeros(size, np.uint8)
+    pixels = (np.indices(size).sum(0) % 16).astype(np.uint8)  # few values would be a label map's
     pixels[at[0] - 2 : at[0] + 3, at[1] - 2 : at[1] + 3] = 255
     content = io.BytesIO()
     Image.fromarray(pixels).save(content, "PNG")

@@ -103,8 +103,9 @@ def shared_items(
 
 
 def uploaded_items(folder: Path, channels: Sequence[str], group: str) -> list[Item]:
-    """The images of an upload that lies in `folder`."""
-    return [item_of(one, secrets.token_urlsafe(9), group, own=True) for one in find_inputs([folder], channels)]
+    """The images of an upload that lies in `folder`; each was chosen, so none is left out."""
+    found = find_inputs([folder], channels, labels=True)
+    return [item_of(one, secrets.token_urlsafe(9), group, own=True) for one in found]
 
 
 def _series_shape(header: dicom.SliceHeader, slices: int) -> tuple[int, ...]:
