@@ -63,8 +63,8 @@ class Corrections:
         """`masks`: target -> ([Z,] H, W) of 0 and 1, upright. The paths written, counted from the folder.
 
         `slices`: those of a volume that the rater looked at, which alone are prepared; without it, those in which any
-        of the masks marks anything. A rater's later mask of a case takes the place of the earlier one; with `slices`, in
-        these alone: the others stay as they were saved.
+        of the masks marks anything. A rater's later mask of a case takes the place of the earlier one, with `slices` in
+        these alone.
         """
         name = safe_name(rater, "name")
         targets = {safe_name(target, "target"): mask for target, mask in masks.items()}
