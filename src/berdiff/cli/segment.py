@@ -142,7 +142,8 @@ def _print(outcome: "Outcome", where: str) -> None:
         lines.append("nothing: share of samples that mark nothing; over: length along z that was segmented")
         lines.append("size and diameter: median [5 %, 95 %] among samples that mark it")
         lines.append("disagree: mean of 1 - IoU of two samples")
-    lines = [f"WARNING: {name}: {of}" for name, each in outcome.warnings.items() for of in each][:MAX_ROWS] + lines
+    warned = [(outcome.titles.get(name, name), of) for name, each in outcome.warnings.items() for of in each]
+    lines = [f"WARNING: {name}: {of}" for name, of in warned[:MAX_ROWS]] + lines
     show(tables, [*lines, f"{outcome.counts}; {where}", "For research; not for clinical use."])
 
 

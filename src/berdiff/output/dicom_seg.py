@@ -71,6 +71,7 @@ def _segmentation(source: DicomSource, segments: list[Segment], kind: str, file:
             segment_descriptions=[_description(source, i, of) for i, of in enumerate(segments, 1)],
             sop_instance_uid=source.uid(file, *labels),
             instance_number=1,
+            omit_empty_frames=bool(stored.any()),  # what highdicom does then anyway, with a warning
             content_label="BERDIFF",
             content_description=f"{len(source.result.pool)} samples, {NOT_CLINICAL}",
             **source.equipment(file, number),
