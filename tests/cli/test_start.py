@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 # what a 2D picture, its masks and its measurements do without; each takes a tenth of a second to several
-HEAVY = {"nibabel", "pydicom", "highdicom", "zarr", "matplotlib", "tensorboard", "torchmetrics", "monai", "h5py", "ray"}
+HEAVY = {"nibabel", "pydicom", "highdicom", "zarr", "matplotlib", "tensorboard", "monai", "h5py", "ray"}
 HEAVY |= {"lightning_fabric", "huggingface_hub", "s3fs", "fastapi", "onnx", "pandas", "scipy.optimize", "scipy.spatial"}
 HEAVY |= {"torch.utils.tensorboard", "torch._dynamo", "requests"}
 

@@ -14,7 +14,6 @@ from layouts import as_source, make_cases
 
 from berdiff.data import manifest as manifests
 from berdiff.data import prepare as preparing
-from berdiff.data.input_spec import InputSpec, Intensity
 from berdiff.data.manifest import Manifest
 from berdiff.data.store import Store, open_store
 from berdiff.data.verify import verify
@@ -177,7 +176,7 @@ def test_foreign_and_altered_manifests(address, tmp_path):
         "not JSON": ("expected a manifest in JSON", "{"),
         "deep": ("expected a manifest in JSON", "[" * 100_000),
         "other": ("expected the manifest of a berdiff store", '{"zarr_format": 3}'),
-        "version": ("expected format version 1 or 2, found 99", text.replace('"version": 2', '"version": 99')),
+        "version": ("expected format version 2, found 99", text.replace('"version": 2', '"version": 99')),
         "altered": ("expected the checksum", text.replace('"seed": 0', '"seed": 1')),
         "fields": ("expected the checksum", text.replace('"version": 2', '"version": 2, "extra": 1')),
     }
@@ -220,38 +219,10 @@ def test_hostile_sizes(address):
         assert str(caught.value).startswith(f"{address}/manifest.json: expected the fields of format 2; ")
 
 
-FORMAT_1 = {  # source, options -> the intensities by which 0.1.0 used a model of such a store
-    "lidc-readers": ({"size": 128}, Intensity("window", (-1000, 400))),
-    "lidc-dicom": ({"hu_low": -160.0, "hu_high": 240.0}, Intensity("window", (-160, 240))),
-    "brats": ({"tails": 2.0}, Intensity("brain", tails=2.0)),
-    "lidc-hdf5": ({}, Intensity("minmax", field=32)),
-    "lidc-png": ({"readers": 4}, Intensity("minmax", field=32)),
-    "lidc-pickle": ({}, Intensity()),
-    "folder": ({"window": [0.0, 9.0], "scale": "auto", "tails": 1.0}, Intensity("window", (0, 9))),
-    "folder ": ({"window": None, "scale": "percentiles", "tails": 3.0}, Intensity("percentiles", tails=3.0)),
-}
-
-
-def test_a_store_of_0_1_0_still_opens_and_is_verified(address):
-    """Its manifest had no input spec: the rule was known by the source's name and options."""
-    new = json.loads((address / manifests.NAME).read_text())
-    spec = new.pop("input_spec")
-    for source, (options, intensity) in FORMAT_1.items():
-        old = {**new, "version": 1, "source": source.strip(), "options": options}
-        old |= {key: spec[key] for key in ("channels", "targets", "size", "notes")}
-        del old["checksum"]
-        text = json.dumps({**old, "checksum": manifests.checksum(old)}, indent=1, sort_keys=True, ensure_ascii=False)
-        (address / manifests.NAME).write_text(text + "\n")
-        store = Store.open(address)
-        expected = InputSpec((32, 32), ("ct",), ("nodule",), intensity, source.strip(), ("made for a test",))
-        assert store.input_spec == expected
-        assert (store.channels, store.size, store.raters, len(store)) == (("ct",), (32, 32), 4, 10)
-        assert verify(address) == []
-        (address / manifests.NAME).write_text(text)  # without the end of the last line
-        assert "expected the text berdiff writes" in verify(address)[0]
-    del old["size"]
-    (address / manifests.NAME).write_text(json.dumps({**old, "checksum": manifests.checksum(old)}))
-    with pytest.raises(InputError, match="expected the fields of format 1; 'size'"):
+def test_a_store_of_0_1_0_names_the_version_that_reads_it(address):
+    file = address / manifests.NAME
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"version": 1}))
+    with pytest.raises(InputError, match=r"manifest\.json: written before berdiff 0\.2\.0, which is the last"):
         Store.open(address)
 
 

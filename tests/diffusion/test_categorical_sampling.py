@@ -1,4 +1,4 @@
-"""Drawing from the categorical kernel: single draws, steps, chains, the last step of a hurdle, and tiles."""
+"""Drawing from the categorical kernel: single draws, steps, chains, and tiles."""
 
 import itertools
 from dataclasses import replace
@@ -6,23 +6,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from berdiff.diffusion import bernoulli, categorical
 from berdiff.diffusion.kernels import bernoulli as bernoulli_kernel
-from berdiff.diffusion.kernels.categorical import Categorical, draw_nonempty, step_probs
+from berdiff.diffusion.kernels.categorical import Categorical, step_probs
 from berdiff.diffusion.random import sample_generators
 from berdiff.diffusion.sampler import Sampler, time_grid
 from berdiff.diffusion.sampling import Step, sample
-from berdiff.experiments import exact_categorical, two_answers
-from diffusion.brute_force import assert_fits, assert_proportion, get_schedule, maths
+from berdiff.experiments import two_answers
+from diffusion.brute_force import assert_fits, assert_proportion, get_schedule
 from diffusion.test_categorical import RULES, chain, in_order, numbers
 
 ALL_RULES = {**RULES, "ddim-shared": Sampler(noise="shared"), "ddpm-shared": Sampler(rule="ddpm", noise="shared")}
-THRESHOLD, SHARED, PIXELS = Sampler(), Sampler(noise="shared", last_step="sample"), Sampler(last_step="sample")
-LAST = {"threshold": THRESHOLD, "shared": SHARED, "pixels": PIXELS}
-smallest = float(torch.finfo(torch.float32).smallest_normal)
 
 
 def of_pixels(p: list[list[float]], n: int) -> torch.Tensor:
@@ -184,8 +179,8 @@ def test_a_sample_is_the_same_in_any_batch_and_again() -> None:
         y_T = kernel.prior(like.shape, generators, like)
         return sample(kernel, sampler, lambda y_t, t: 2 * y_t - 1, y_T, generators)
 
-    for rule, nonempty in itertools.product(ALL_RULES.values(), (False, True)):
-        kernel, sampler = Categorical(get_schedule("cosine", 100), nonempty=nonempty), replace(rule, steps=4)
+    for rule in ALL_RULES.values():
+        kernel, sampler = Categorical(get_schedule("cosine", 100)), replace(rule, steps=4)
         for last_step in ("sample", "threshold"):
             of = kernel, replace(sampler, last_step=last_step)
             together = masks(*of, ["a", "b", "c"], 3)
@@ -263,121 +258,10 @@ def test_a_trained_network_draws_both_answers_and_seldom_mixes_them() -> None:
     assert drawn(Sampler(1, last_step="sample"))[2] > 0.9, "independent noise"
 
 
-# --- the last step of a hurdle ---------------------------------------------------------------------------------------
-
-ESTIMATES = (
-    [[0.3, 0.3, 0.4], [0.1, 0.0, 0.9], [0.0, 0.5, 0.5]],
-    [[0.05, 0.01, 0.94], [0.0, 0.0, 1.0], [0.02, 0.03, 0.95]],
-    [[1.0, 0.0, 0.0], [0.2, 0.3, 0.5], [0.0, 0.0, 1.0]],
-    [[1e-9, 2e-9, 1.0], [0.0, 4e-9, 1.0], [3e-9, 0.0, 1.0]],  # 1 - p is 1 in float32
-    [[0.7, 0.3, 0.0], [0.1, 0.1, 0.8], [0.1, 0.2, 0.7]],
-)
-
-
-@pytest.mark.parametrize("p", ESTIMATES)
-def test_independent_pixels_of_which_one_is_marked_have_the_enumerated_law(p: list[list[float]]) -> None:
-    law = np.ones(1)
-    for pixel in p:
-        law = np.outer(law, in_order(np.array(pixel))).flatten()
-    law[0] = 0
-    n = 10_000
-    masks = draw_nonempty(of_pixels(p, n), PIXELS, torch.Generator().manual_seed(6))
-    assert_fits(np.bincount(states(masks)[0].numpy(), minlength=27), law / law.sum())
-
-
-@pytest.mark.parametrize("p", ESTIMATES)
-def test_shared_draws_that_mark_something_have_the_law_of_the_usual_ones(p: list[list[float]]) -> None:
-    """The law of the usual draw is of areas in a triangle, which `test_exact_categorical` holds to draws. It is of six
-    pixels: the three are there twice."""
-    six, n = of_pixels(p + p, 1)[0, 0].reshape(3, 2, 3), 10_000
-    law = exact_categorical.shared_law(six.double()).numpy()
-    law[0] = 0
-    masks = draw_nonempty(six.expand(1, n, -1, -1, -1), SHARED, torch.Generator().manual_seed(7))
-    assert_fits(np.bincount(states(masks)[0].numpy(), minlength=729), law / law.sum())
-
-
-def test_with_two_classes_the_last_step_of_a_hurdle_has_the_bernoulli_law() -> None:
-    """Shared noise: level sets below the largest probability, each as likely as its levels. Thresholded: the same."""
-    n, p = 20_000, (0.2, 0.5, 0.05, 0.5, 0.35)
-    full = categorical.with_background(torch.tensor(p).expand(1, n, 1, 1, -1))
-    drawn = states(draw_nonempty(full, SHARED, torch.Generator().manual_seed(8)))[0]
-    law, edges = np.zeros(32), [0.0, *sorted(set(p))]
-    for below, above in itertools.pairwise(edges):
-        law[int("".join(str(int(v >= above)) for v in p), 2)] = (above - below) / edges[-1]
-    assert_fits(np.bincount(drawn.numpy(), minlength=32), law)
-    estimates = torch.rand(4, 50, 1, 3, 3, generator=torch.Generator().manual_seed(0))
-    for scale in (1.0, 0.6, 0.5, 0.1):
-        ours = draw_nonempty(categorical.with_background(scale * estimates), THRESHOLD, torch.Generator())
-        assert torch.equal(ours, bernoulli_kernel.draw_nonempty(scale * estimates, THRESHOLD, torch.Generator()))
-
-
-@given(st.lists(st.lists(st.floats(0, 1, width=32), min_size=3, max_size=3), min_size=1, max_size=5))
-@maths
-def test_the_threshold_is_the_usual_one_unless_that_is_empty(weights: list[list[float]]) -> None:
-    rows = [[v / sum(row) for v in row] if sum(row) > 0 else [0.0, 0.0, 1.0] for row in weights]
-    p = of_pixels(rows, 1)
-    found, usual = numbers(categorical.likely_some(p)), numbers(categorical.most_likely(p))
-    if bool(usual.any()):
-        assert torch.equal(found, usual)
-        return
-    best = p[0, 0, :2, 0].max(0)
-    cut = float(best.values.max()) / 2
-    for number, value, which in zip(found.flatten().tolist(), best.values.tolist(), best.indices.tolist(), strict=True):
-        assert number == (which + 1 if value >= cut and value > 0 else 0)
-
-
-@pytest.mark.parametrize("name", LAST)
-def test_a_mask_is_empty_only_where_nothing_can_be_marked(name: str) -> None:
-    generator = torch.Generator().manual_seed(2)
-    for p in (
-        [[smallest, 0.0, 1.0], [0.0, 0.0, 1.0]],
-        [[0.0, 1e-7, 1.0], [1e-30, 1e-38, 1.0]],
-        [[0.2, 0.2, 0.6], [0.3, 0.1, 0.6]],
-        [[0.5, 0.5, 0.0], [0.0, 1.0, 0.0]],
-    ):
-        masks = draw_nonempty(of_pixels(p, 1000), LAST[name], generator)
-        assert set(masks.unique().tolist()) <= {0, 1}
-        assert float(masks.sum(2).max()) == 1
-        assert bool(masks.flatten(2).any(2).all())
-        assert not bool(masks[of_pixels(p, 1000)[:, :, :2] == 0].any())
-    nothing = categorical.with_background(torch.zeros(2, 9, 2, 4, 4))
-    assert not bool(draw_nonempty(nothing, LAST[name], generator).any())
-
-
-def test_only_the_last_step_knows_that_something_is_marked() -> None:
-    schedule = get_schedule("cosine", 100)
-    usual, some = Categorical(schedule), Categorical(schedule, nonempty=True)
-    y_t = usual.prior((2, 300, 2, 2, 2), torch.Generator().manual_seed(0), torch.zeros(()))
-    output = torch.full_like(y_t, -3.0)
-    for sampler, (t, s) in itertools.product(LAST.values(), ((60, 30), (60, 0))):
-        (one, y0_hat), (two, same) = (
-            kernel.step(sampler, output, y_t, t, s, torch.Generator().manual_seed(1)) for kernel in (usual, some)
-        )
-        assert torch.equal(y0_hat, same)
-        assert torch.equal(one, two) == (s > 0)
-        assert bool(two.flatten(2).any(2).all()) == (s == 0)
-
-
-@pytest.mark.parametrize("name", LAST)
-def test_an_output_that_says_empty_stays_empty_to_the_end(name: str) -> None:
-    kernel, generator = Categorical(get_schedule("power2.5", 1000), nonempty=True), torch.Generator()
-    y_T = kernel.prior((2, 3, 2, 30, 30), generator.manual_seed(3), torch.zeros(()))
-
-    def check(step: Step) -> None:
-        assert not bool(step.y0_hat.any())
-        changed = 1 - chain(kernel.schedule, 0, step.s, 3)[0, 0]
-        assert_proportion(int(step.y_s.sum()), step.y_s[:, :, 0].numel(), changed)
-
-    for rule in ("ddim", "ddpm"):
-        sampler = Sampler(3, rule, noise=LAST[name].noise, last_step=LAST[name].last_step)
-        masks = sample(kernel, sampler, lambda y_t, t: kernel.empty_output(y_t), y_T, generator, check)
-        assert not bool(masks.any())
-
-
 def test_a_smallest_mask_is_refused_and_every_other_choice_taken() -> None:
     """No level to move: classes are cut by one number each."""
-    kernel = Categorical(get_schedule("linear", 10), nonempty=True)
-    for sampler in (*ALL_RULES.values(), *LAST.values()):
+    kernel = Categorical(get_schedule("linear", 10))
+    for sampler in (*ALL_RULES.values(), Sampler(noise="shared", last_step="sample")):
         kernel.check(sampler)
     with pytest.raises(ValueError, match=r"^smallest: expected 1 with a categorical kernel, found 8$"):
         kernel.check(Sampler(smallest=8))

@@ -113,9 +113,9 @@ def test_the_law_of_shared_draws_is_that_of_gumbels() -> None:
 # --- what it says ----------------------------------------------------------------------------------------------------
 
 
-def laws_of(name: str, labels: list[str], steps: int, hurdle: bool = False) -> list[dict[str, torch.Tensor]]:
+def laws_of(name: str, labels: list[str], steps: int) -> list[dict[str, torch.Tensor]]:
     samplers = [(kind, replace(sampler, steps=steps)) for kind, sampler in map(exact.SAMPLERS.__getitem__, labels)]
-    return exact.sampler_laws(get_schedule(name, 1000), samplers, three.truth(), hurdle, three.CATEGORICAL)
+    return exact.sampler_laws(get_schedule(name, 1000), samplers, three.truth(), masks=three.CATEGORICAL)
 
 
 def test_the_exact_rules_converge_and_the_soft_one_if_it_is_fed_the_prior() -> None:
@@ -148,16 +148,6 @@ def test_more_steps_come_closer_and_maximal_sigma_is_best(name: str) -> None:
 
 
 @pytest.mark.slow
-def test_the_hurdle_comes_nearer_to_the_truth() -> None:
-    for steps in (2, 5):
-        without = laws_of("power2.5", list(exact.HURDLE), steps)
-        for one, other in zip(laws_of("power2.5", list(exact.HURDLE), steps, hurdle=True), without, strict=True):
-            for last_step, found in one.items():
-                nearer = exact.total_variation(found, three.truth())
-                assert nearer < exact.total_variation(other[last_step], three.truth())
-
-
-@pytest.mark.slow
 def test_a_thousand_steps() -> None:
     samplers = [MARGINAL, DDIM]
     for ends in laws_of("linear", samplers, 1000):
@@ -167,9 +157,8 @@ def test_a_thousand_steps() -> None:
 
 def test_the_table_is_markdown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exact, "SAMPLERS", {DDIM: exact.SAMPLERS[DDIM]})
-    monkeypatch.setattr(exact, "HURDLE", (DDIM,))
     lines = exact.markdown([1], 10, three.CATEGORICAL).splitlines()
-    assert len(lines) == 2 + 2 * 2 * 2
+    assert len(lines) == 2 + 2 * 2
     assert {line.count("|") for line in lines} == {5}
 
 
@@ -200,18 +189,3 @@ def test_sample_draws_from_the_exact_law(label: str) -> None:
     (laws,) = laws_of("cosine", [label], 2)
     for last_step, expected in laws.items():
         assert_drawn_from(kernel, law, label, replace(sampler, steps=2, last_step=last_step), expected.numpy())
-
-
-# --- the hurdle ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("label", exact.HURDLE)
-def test_with_a_hurdle_the_rest_is_drawn_from_its_exact_law(label: str) -> None:
-    law, (_, sampler) = three.truth(), exact.SAMPLERS[label]
-    kernel = Categorical(get_schedule("power2.5", 1000), nonempty=True)
-    (laws,) = laws_of("power2.5", [label], 2, hurdle=True)
-    for last_step, found in laws.items():
-        torch.testing.assert_close(found.sum(1), torch.ones(2, dtype=torch.float64))
-        torch.testing.assert_close(found[:, 0], law[:, 0], rtol=0, atol=1e-12)
-        of_chain = exact.nonempty(found).numpy()  # the chain alone: none of its masks is empty
-        assert_drawn_from(kernel, exact.nonempty(law), label, replace(sampler, steps=2, last_step=last_step), of_chain)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from berdiff.diffusion import bernoulli
-from berdiff.diffusion.bernoulli import draw_level, draw_some
+from berdiff.diffusion.bernoulli import draw_level
 from berdiff.diffusion.kernels.bernoulli import Bernoulli, draw_nonempty
 from berdiff.diffusion.losses import PREDICTIONS, Prediction, estimate_logits
 from berdiff.diffusion.random import sample_generators
@@ -17,8 +17,8 @@ from berdiff.diffusion.sampler import Sampler
 from berdiff.diffusion.sampling import Step, sample
 from diffusion.brute_force import assert_fits, assert_proportion, get_schedule, maths
 
-THRESHOLD, LEVELS, PIXELS = Sampler(), Sampler(noise="shared", last_step="sample"), Sampler(last_step="sample")
-LAST = {"threshold": THRESHOLD, "levels": LEVELS, "pixels": PIXELS}
+THRESHOLD, LEVELS = Sampler(), Sampler(noise="shared", last_step="sample")
+LAST = {"threshold": THRESHOLD, "levels": LEVELS}
 ESTIMATES = (
     (0.5, 0.5, 0.5, 0.5),
     (0.0, 0.3, 0.0, 0.9),
@@ -36,27 +36,7 @@ def of_pixels(p: tuple[float, ...], n: int) -> torch.Tensor:
     return torch.tensor(p).expand(1, n, 1, 1, -1)
 
 
-def law_of_some(p: tuple[float, ...]) -> np.ndarray:
-    """Independent pixels given that one is marked, by the product over pixels of each state."""
-    states = np.array(list(itertools.product((0, 1), repeat=len(p))))
-    law = np.where(states == 1, p, 1 - np.array(p)).prod(1) * states.any(1)
-    return law / law.sum()
-
-
-# --- independent pixels ----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("p", ESTIMATES)
-def test_some_are_drawn_from_the_enumerated_law(p: tuple[float, ...]) -> None:
-    n = 20_000
-    digits = 2 ** torch.arange(len(p) - 1, -1, -1)
-    generator = torch.Generator().manual_seed(6)
-    for masks in (
-        draw_some(torch.tensor(p).expand(1, n, -1), generator),
-        draw_nonempty(of_pixels(p, n), PIXELS, generator).flatten(2),
-    ):
-        numbers = (masks.long() * digits).sum(-1)[0]
-        assert_fits(np.bincount(numbers.numpy(), minlength=2 ** len(p)), law_of_some(p))
+# --- one level per mask ----------------------------------------------------------------------------------------------
 
 
 def test_each_mask_has_its_own_estimate_and_its_own_noise() -> None:
@@ -64,16 +44,10 @@ def test_each_mask_has_its_own_estimate_and_its_own_noise() -> None:
 
     def drawn(images: list[int]) -> torch.Tensor:
         keys = [f"image {i}" for i in images]
-        return draw_nonempty(p[images], PIXELS, sample_generators(0, keys, 4))
+        return draw_nonempty(p[images], LEVELS, sample_generators(0, keys, 4))
 
     together = drawn([0, 1, 2])
     assert torch.equal(drawn([2, 0]), together[[2, 0]])
-    sure = torch.zeros(1, 200, 9)
-    sure[0, torch.arange(200), torch.arange(200) % 9] = 0.1
-    assert torch.equal(draw_some(sure, torch.Generator().manual_seed(1)), (sure > 0).float()), "one may be, so one is"
-
-
-# --- one level per mask ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("p", ESTIMATES)
@@ -143,7 +117,7 @@ def test_only_the_last_step_knows_that_something_is_marked(prediction: Predictio
     usual, some = Bernoulli(schedule, prediction), Bernoulli(schedule, prediction, nonempty=True)
     y_t = bernoulli.draw(torch.full((2, 500, 1, 2, 2), 0.5), torch.Generator().manual_seed(0))
     output = torch.full_like(y_t, -2.0)
-    for sampler in (*LAST.values(), Sampler(rule="ddpm", last_step="sample")):
+    for sampler in (*LAST.values(), Sampler(rule="ddpm", noise="shared", last_step="sample")):
         for t, s in ((60, 30), (60, 0)):
             (one, y0_hat), (two, same) = (
                 kernel.step(sampler, output, y_t, t, s, torch.Generator().manual_seed(1)) for kernel in (usual, some)
@@ -195,6 +169,15 @@ def test_a_thresholded_mask_of_too_few_pixels_is_cut_at_half_its_largest_probabi
     p = of_pixels((0.8, 0.45, 0.41, 0.3), 1)
     assert draw_nonempty(p, Sampler(smallest=1), sample_generators(0, ["a"], 1)).flatten().tolist() == [1, 0, 0, 0]
     assert draw_nonempty(p, Sampler(smallest=2), sample_generators(0, ["a"], 1)).flatten().tolist() == [1, 1, 1, 0]
+
+
+def test_a_hurdle_is_thresholded_or_sampled_with_shared_noise() -> None:
+    kernel = Bernoulli(get_schedule("linear", 10), nonempty=True)
+    for sampler in (*LAST.values(), Sampler(noise="shared"), Sampler(rule="ddpm")):
+        kernel.check(sampler)
+    with pytest.raises(ValueError, match=r"^noise: expected shared where a hurdle's last step is sampled, found indep"):
+        kernel.check(Sampler(last_step="sample"))
+    Bernoulli(kernel.schedule).check(Sampler(last_step="sample"))
 
 
 def test_a_smallest_mask_needs_a_hurdle() -> None:

@@ -166,55 +166,39 @@ def test_one_table_for_several(folders):
     assert all(len(line) == len(header) for line in body)
 
 
-def test_an_evaluation_of_0_1_0_can_be_compared(folders, tmp_path):
-    """metrics.json of format 1: another name for the noise, a checksum of something else, no sets, no size."""
-    shutil.copytree(folders / "a", tmp_path / "old")
-    result = json.loads((tmp_path / "old" / "metrics.json").read_text())
-    sampler = {"steps": 10, "rule": "ddim", "latent": "pixel"}
-    result |= {"format": 1, "weights_sha256": "f" * 64, "settings": result["settings"] | {"sampler": sampler}}
-    del result["settings"]["set"], result["settings"]["pool"], result["data"]["size"]
-    (tmp_path / "old" / "metrics.json").write_text(json.dumps(result))
-    assert "figures on the whole image; the model sees all of it" in markdown(read_result(tmp_path / "old"))
-    found = compare([tmp_path / "old", folders / "c"])
-    differing = {name for name in found["settings_that_differ"] if not name.startswith("sampler.")}
-    assert found["settings_that_differ"]["sampler.noise"] == ["independent", None]
-    assert not differing, "the samples were independent"
-    now = row_of(compare([folders / "a", folders / "c"]), "ged_4", "c")
-    assert row_of(found, "ged_4", "c")["difference"] == now["difference"]
+def test_an_evaluation_of_0_1_0_names_the_version_that_reads_it(folders, tmp_path):
+    for format in (1, 2):
+        shutil.copytree(folders / "a", tmp_path / "old", dirs_exist_ok=True)
+        result = json.loads((tmp_path / "old" / "metrics.json").read_text())
+        (tmp_path / "old" / "metrics.json").write_text(json.dumps(result | {"format": format}))
+        sentence = "metrics.json: written before berdiff 0.2.0, which is the last version that reads it"
+        with pytest.raises(InputError, match=sentence):
+            compare([tmp_path / "old", folders / "c"])
 
 
 def test_what_metrics_json_does_not_say_is_left_out_of_the_report(folders, tmp_path):
-    """A file of another release, or a damaged one: its report ended in a traceback."""
+    """A file of 0.2.0, or a damaged one: its report ended in a traceback."""
     shutil.copytree(folders / "a", tmp_path / "a")
     file = tmp_path / "a" / "metrics.json"
     result = json.loads(file.read_text())
     assert "D, agreement and the exact model: of the 23 cases" in markdown(result)
-    result["data"] |= {"size": None, "cases_of_several_raters": None}
     (finding,) = result["finding"].values()
     finding["ece_if_calibrated"] = None
     result["rater_parity"]["another"] = result["rater_parity"]["samples"]
     result["settings"]["by"] = "volume"  # without its coherence
-    for name in ("paper", "by_target"):
-        del result[name]
     file.write_text(json.dumps(result))
     text = markdown(read_result(tmp_path / "a"))
-    assert "figures on the whole image" in text
     assert "every slice has random numbers of its own" in text
-    assert "D, agreement and the exact model" not in text
     assert "ECE if calibrated |" not in text
 
 
-def test_old_figures_of_a_crop_alone_are_refused_and_those_of_all_of_the_image_are_not(folders, tmp_path):
-    for name, crop in (("part", 8), ("all", 16)):
-        shutil.copytree(folders / "a", tmp_path / name)
-        result = json.loads((tmp_path / name / "metrics.json").read_text())
-        result |= {"format": 2, "settings": result["settings"] | {"crop": crop}}
-        del result["data"]["size"]
-        (tmp_path / name / "metrics.json").write_text(json.dumps(result))
-    compare([tmp_path / "all", folders / "c"])
+def test_figures_on_images_of_two_sizes_are_refused(folders, tmp_path):
+    shutil.copytree(folders / "a", tmp_path / "part")
+    result = json.loads((tmp_path / "part" / "metrics.json").read_text())
+    result["data"]["size"] = [8, 8]
+    (tmp_path / "part" / "metrics.json").write_text(json.dumps(result))
     compare([tmp_path / "part", tmp_path / "part"])
-    sentence = "part and c: expected figures on images of one size, found 8x8 and 16x16: before format 3 they were on"
-    with pytest.raises(InputError, match=sentence):
+    with pytest.raises(InputError, match="part and c: expected figures on images of one size, found 8x8 and 16x16"):
         compare([tmp_path / "part", folders / "c"])
 
 
@@ -245,7 +229,10 @@ def test_bad_input(folders, tmp_path):
         compare([folders / "a"])
     with pytest.raises(InputError, match=r"expected a finished evaluation with metrics.json, found none"):
         compare([folders / "a", tmp_path])
-    for content, words in (('{"format": 99}', "of format 1 to 3, found 99"), ("[]", "found something else")):
+    for content, words in (
+        ('{"format": 99}', "format: expected one of 3, found 99"),
+        ("[]", "expected an object"),
+    ):
         (tmp_path / "metrics.json").write_text(content)
         with pytest.raises(InputError, match=words):
             compare([folders / "a", tmp_path])

@@ -124,7 +124,6 @@ DIFFUSIONS: dict[str, tuple[DiffusionConfig, Kind]] = {
     "nested": (OURS, "nested"),
     "nested, hurdle": (replace(OURS, hurdle=0.05), "nested"),
     "categorical": (OURS, "exclusive"),
-    "categorical, hurdle": (replace(OURS, hurdle=0.05), "exclusive"),
     "ccdm": (replace(ccdm_cpu().model, preset="fast-tiny", T=12, sampler=Sampler(2)), "exclusive"),
     "gaussian": (GaussianDiffusion("fast-tiny", T=12, sampler=FEW), "independent"),
     "gaussian, mask": (GaussianDiffusion("fast-tiny", T=12, prediction="mask", sampler=FEW), "independent"),

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import save_file
 
-from berdiff.data.input_spec import InputSpec, Intensity
+from berdiff.data.input_spec import InputSpec
 from berdiff.diffusion.random import sample_generators
 from berdiff.diffusion.sampler import Sampler
 from berdiff.errors import InputError
@@ -111,109 +110,6 @@ def test_a_model_by_its_folder_its_run_or_its_bundled_name(saved: Path, tmp_path
             InputError, match=f"{wrong}: expected the folder of a run or of a model, or one of lidc, found"
         ):
             folder.resolve(wrong)
-
-
-# --- format 1, of 0.1.0 ----------------------------------------------------------------------------------------------
-
-ABOUT = {
-    "size": [16, 24],
-    "channels": ["t1", "t2"],
-    "targets": ["core"],
-    "window": [-1000, 400],
-    "scale": "auto",
-    "tails": 1.0,
-    "field": 128,
-    "data": "lidc-readers",
-    "notes": ["a note"],
-}
-FORMAT_1 = {
-    "berdiff": {
-        "schedule": {"name": "linear", "T": 50},
-        "target": "mask",
-        "lambda_kl": 0.0,
-        "lambda_bce": 1.0,
-        "posterior": "soft",
-        "time_sampling": "uniform",
-        "masks_per_image": 8,
-        "sampler": {"steps": [50, 20, 5], "rule": "ddim", "posterior": "soft", "sigma": 1.0, "spacing": "uniform"}
-        | {"last_step": "threshold", "latent": "pixel"},
-    },
-    "gaussian": {
-        "schedule": {"name": "cosine", "T": 50},
-        "target": "noise",
-        "time_sampling": "uniform",
-        "masks_per_image": 1,
-        "sampler": {"steps": 4, "rule": "ddim", "posterior": "soft", "sigma": 0.0, "spacing": "uniform"}
-        | {"last_step": "threshold", "latent": "pixel"},
-    },
-    "unet": {},
-}
-
-
-def write_format_1(path: Path, model, **changes: object) -> None:
-    """As 0.1.0 wrote it."""
-    path.mkdir(exist_ok=True)
-    save_file({k: v.contiguous() for k, v in model.state_dict().items()}, path / "model.safetensors")
-    method = model.config.method
-    content = {"format": 1, "method": method, "about": ABOUT} | FORMAT_1[method]
-    content["network"] = {"preset": "fast-tiny", "image_channels": 2, "targets": 1}
-    content["weights_sha256"] = folder.sha256(path / "model.safetensors")
-    (path / "config.json").write_text(json.dumps(content | changes))
-
-
-@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.method)
-def test_folders_of_0_1_0_open(config, tmp_path: Path):
-    model = awake(config)
-    write_format_1(tmp_path / "old", model)
-    again = folder.load(tmp_path / "old")
-    assert again.config == config
-    expected = replace(SPEC, source="lidc-readers", notes=("a note",))
-    assert again.input_spec == expected
-    assert_same_masks(model, again)
-    folder.save(again, tmp_path / "new")
-    new = folder.load(tmp_path / "new")
-    assert (new.config, new.input_spec) == (config, expected)
-
-
-def test_words_and_gaps_of_0_1_0_are_understood(tmp_path: Path):
-    old = FORMAT_1["berdiff"]
-    model = awake(CONFIGS[0])
-    write_format_1(tmp_path, model, sampler=old["sampler"] | {"latent": "shared"})
-    assert folder.load(tmp_path).sampler.noise == "shared"
-    write_format_1(tmp_path, model, about={"size": [16, 24], "scale": "minmax", "field": 96})
-    spec = folder.load(tmp_path).input_spec
-    assert (spec.channels, spec.targets) == (("channel0", "channel1"), ("target",))
-    assert spec.intensity == Intensity("minmax", field=96)
-    write_format_1(tmp_path, model)
-    change(tmp_path, "masks_per_image", value=...)
-    assert folder.load(tmp_path).config.masks_per_image == 1
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"schedule": {"name": "linear", "T": 0}}, "config.json: model.T: expected at least 1, found 0"),
-        ({"target": "edges"}, "config.json: model.prediction: expected one of .* found 'edges'"),
-        ({"sampler": {"latent": "image"}}, "config.json: expected a complete configuration, found a wrong entry"),
-        ({"sampler": "fast"}, "config.json: expected a complete configuration, found a wrong entry"),
-        ({"sampler": {"pace": 3}}, "config.json: model.sampler: expected known settings, .* 'pace'"),
-        (
-            {"network": {"preset": "fast-tiny"}},
-            "expected a complete configuration, found a wrong entry: 'image_channels'",
-        ),
-        ({"about": "all"}, "expected a complete configuration, found a wrong entry"),
-        ({"about": ABOUT | {"size": [64]}}, "config.json: input_spec.size: expected "),
-        ({"about": ABOUT | {"size": [64, -1]}}, "config.json: input_spec.size: expected at least 1, found -1"),
-        ({"about": ABOUT | {"window": [400, -1000]}}, "window: expected a lower and a higher value"),
-        ({"about": ABOUT | {"tails": "some"}}, "expected a complete configuration, found a wrong entry"),
-        ({"weights_sha256": None}, "config.json: weights_sha256: expected a valid string, found None"),
-    ],
-)
-def test_a_damaged_folder_of_0_1_0_is_one_sentence(changes: dict, message: str, tmp_path: Path):
-    write_format_1(tmp_path, awake(CONFIGS[0]), **changes)
-    with pytest.raises(InputError, match=message) as caught:
-        folder.load(tmp_path)
-    assert len(str(caught.value).splitlines()) == 1
 
 
 # --- damage ----------------------------------------------------------------------------------------------------------
@@ -347,3 +243,9 @@ def test_the_card_of_lidc_says_where_it_is_known_to_fail():
     assert any("normal lung" in note for note in spec.notes)
     card = (path / "README.md").read_text(encoding="utf-8")
     assert all(note in card for note in spec.notes)
+
+
+def test_a_folder_of_0_1_0_names_the_version_that_reads_it(copy: Path):
+    change(copy, "format", value=1)
+    with pytest.raises(InputError, match=r"config\.json: written before berdiff 0\.2\.0, which is the last"):
+        folder.load(copy)

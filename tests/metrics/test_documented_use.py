@@ -3,8 +3,6 @@
 import re
 from pathlib import Path
 
-import torch
-
 TEXT = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text(encoding="utf-8")
 
 
@@ -12,13 +10,11 @@ def test_the_examples_run():
     blocks = [
         block for block in re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL) if "berdiff.evaluation" not in block
     ]
-    assert len(blocks) == 2  # what is left needs the folder of an evaluation
+    assert len(blocks) == 1  # what is left needs the folder of an evaluation
     names: dict = {}
     for block in blocks:
         exec(block, names)
-    metric, samples, masks = names["metric"], names["samples"], names["masks"]
-    assert metric.per_case().shape == (24, 1)
-    torch.testing.assert_close(metric.compute(), names["metrics"].ged(samples, masks).mean())
+    samples, masks = names["samples"], names["masks"]
     pairs, votes = names["metrics"].Pairs.of(samples, masks), names["metrics"].Votes.of(samples, masks)
     for method in re.findall(r"`(\w+)\(\)`", TEXT):
         assert hasattr(pairs, method) or hasattr(votes, method), method

@@ -207,7 +207,8 @@ def make_done(root: Path, name: str, disagreement, notes=("not for clinical use"
     measured = {"finding_probability": 0.5, "empty_share": 0.5, "disagreement": disagreement}
     measured["area"] = {"unit": "mm^2", **quantiles}
     measured["longest_diameter"] = {"unit": "mm", **quantiles}
-    done = {"name": name, "case": name, "finding": None, "sources": [], "files": [*files, "thumbnail.png"]}
+    sizes = dict.fromkeys([*files, "thumbnail.png"], 0)
+    done = {"name": name, "case": name, "finding": None, "sources": [], "files": sizes}
     folder = root / name
     folder.mkdir(parents=True)
     buffer = io.BytesIO()
@@ -251,7 +252,7 @@ def test_the_page_stays_small_and_one_result_is_no_cohort(tmp_path, monkeypatch)
     for i in range(6):
         make_done(tmp_path, f"b/{i}", i / 10)
     (tmp_path / "old").mkdir()
-    (tmp_path / "old" / "done.json").write_text('{"files": []}')  # of an older version
+    (tmp_path / "old" / "done.json").write_text('{"files": []}')  # of somebody else
     (tmp_path / "foreign").mkdir()
     (tmp_path / "foreign" / "done.json").write_text("[1, 2")
     assert cohort.write_cohort(LocalFiles(tmp_path))

@@ -62,7 +62,8 @@ def test_a_plan_is_valid_and_fits_images_and_machine(found: Facts) -> None:
     assert batch % int(config.engine.devices) == 0
     assert batch == 2 or batch * seen <= STEP_PIXELS
     assert int(config.engine.devices) <= found.cores
-    assert (config.model.hurdle > 0) == (found.empty > 0)
+    exclusive = found.targets > 1 and found.kind == "exclusive"
+    assert (config.model.hurdle > 0) == (found.empty > 0 and not exclusive)
     if 2 < found.raters <= 8:
         assert config.model.masks_per_image == found.raters
     config.model.kernel(found.kind if found.targets > 1 else "independent")  # refuses what does not go together

@@ -13,7 +13,7 @@ from typing import Any
 import tyro
 from tyro.conf import FlagCreatePairsOff
 
-CORE = ("torch", "monai", "lightning-fabric", "torchmetrics", "numpy", "scipy", "pillow", "tifffile", "h5py", "nibabel")
+CORE = ("torch", "monai", "lightning-fabric", "numpy", "scipy", "pillow", "tifffile", "h5py", "nibabel")
 CORE += ("pydicom", "highdicom", "zarr", "numcodecs", "fsspec", "pylidc", "safetensors", "tyro", "pydantic", "jinja2")
 CORE += ("rich", "matplotlib", "tensorboard", "einops", "google-crc32c")
 # extra -> (what needs it, its packages)

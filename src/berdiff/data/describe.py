@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -62,3 +62,9 @@ def expect(right: object, where: object, expected: str, found: object = "none") 
     """Refuse what is not right in the one form of sentence: WHERE: expected ..., found ..."""
     if not right:
         raise InputError(f"{where}: expected {expected}, found {found}")
+
+
+def refuse_older(content: Any, name: str, first: int, where: object) -> None:
+    """Refuse a file whose format, the entry `name`, is older than the `first` that 0.2.0 wrote."""
+    if isinstance(content, dict) and content.get(name) in range(1, first):  # pyright: ignore[reportUnknownMemberType]
+        raise InputError(f"{where}: written before berdiff 0.2.0, which is the last version that reads it")

@@ -3,9 +3,8 @@
 No torch and no numpy here: configurations and the command line read it.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from annotated_types import Ge, Lt
 
@@ -84,23 +83,3 @@ class InputSpec(Settings):
         field = self.intensity.field or (max(self.size) if self.intensity.rule == "minmax" else None)
         crops = not patches and (self.crops or size != self.size)
         return replace(self, size=size, intensity=replace(self.intensity, field=field), patches=patches, crops=crops)
-
-
-def from_format_1(about: Mapping[str, Any], channels: int, targets: int) -> dict[str, Any]:
-    """The `about` of a model folder of 0.1.0 as an input spec, in plain JSON types."""
-
-    def names(given: Any, count: int, what: str) -> list[str]:
-        return list(given) if given else [what] if count == 1 else [f"{what}{i}" for i in range(count)]
-
-    window, scale = about.get("window"), about.get("scale") or "auto"
-    intensity = {"rule": "window" if window else scale, "window": window, "tails": float(about.get("tails", 1.0))}
-    if scale == "minmax" and not window:
-        intensity["field"] = about.get("field")
-    return {
-        "size": about.get("size"),
-        "channels": names(about.get("channels"), channels, "channel"),
-        "targets": names(about.get("targets"), targets, "target"),
-        "intensity": intensity,
-        "source": about.get("data", ""),
-        "notes": list(about.get("notes") or ()),
-    }

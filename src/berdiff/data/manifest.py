@@ -12,9 +12,8 @@ from typing import Annotated, Any, Literal
 from annotated_types import Ge, Lt
 
 from berdiff import schema
-from berdiff.data.describe import expect
-from berdiff.data.input_spec import InputSpec, from_format_1
-from berdiff.data.intensity import LUNG_WINDOW
+from berdiff.data.describe import expect, refuse_older
+from berdiff.data.input_spec import InputSpec
 from berdiff.data.table import Counts
 from berdiff.errors import InputError
 
@@ -68,30 +67,17 @@ def parse(text: str, address: str) -> Manifest:
     values = schema.loads(text, what, "a manifest")
     ours = isinstance(values, dict) and values.get("format") == FORMAT
     expect(ours, what, "the manifest of a berdiff store", "something else")
+    refuse_older(values, "version", FORMAT_VERSION, what)
     version, found = values.get("version"), values.pop("checksum", None)
-    expect(version in (1, FORMAT_VERSION), what, "format version 1 or 2", f"{version}; prepare the store again")
+    expect(version == FORMAT_VERSION, what, f"format version {FORMAT_VERSION}", f"{version}; prepare the store again")
     expected = checksum(values)
     expect(found == expected, what, f"the checksum {expected}", f"{found}; the file was altered")
     try:
-        return schema.parse(Manifest, _from_format_1(values) if version == 1 else values, lambda place: place)
-    except (InputError, LookupError, TypeError, ValueError, AttributeError) as error:
+        return schema.parse(Manifest, values, lambda place: place)
+    except InputError as error:
         raise InputError(f"{what}: expected the fields of format {version}; {error}") from error
 
 
 def checksum(values: dict[str, Any]) -> str:
     compact = json.dumps(values, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(compact.encode()).hexdigest()
-
-
-def _from_format_1(values: dict[str, Any]) -> dict[str, Any]:
-    """What 0.1.0 wrote. It left the intensities to be known by the source's name and options."""
-    about = {name: values.pop(name) for name in ("size", "channels", "targets", "notes", "source")}
-    source, options = about["source"], values["options"]
-    window = LUNG_WINDOW if source == "lidc-readers" else options.get("window")
-    if source == "lidc-dicom":
-        window = (options["hu_low"], options["hu_high"])
-    rules = {"brats": "brain", "lidc-hdf5": "minmax", "lidc-png": "minmax"}
-    about |= {"window": window, "scale": rules.get(source, options.get("scale", "auto")), "data": source}
-    about |= {"tails": options.get("tails", 1.0), "field": max(about["size"])}
-    spec = from_format_1(about, len(about["channels"]), len(about["targets"]))
-    return {**values, "version": FORMAT_VERSION, "input_spec": spec}

@@ -151,21 +151,6 @@ def draw_level(p: Tensor, generators: Generators, smallest: int = 1) -> Tensor:
     return (level.reshape(*level.shape, *[1] * (p.ndim - 2)) < p).to(p.dtype)
 
 
-def draw_some(p: Tensor, generators: Generators) -> Tensor:
-    """Masks `(B, N, pixels)` of independent pixels with probabilities p, given that at least one is marked.
-
-    The first marked pixel is drawn by inverting its distribution, P(first = i) = p_i prod_{j<i} (1 - p_j) over their
-    sum; those before it are 0, those after it are free. Float64: the sum may be far below 1.
-    """
-    none_yet = torch.log1p(-p.double()).cumsum(-1)  # log P(no pixel up to i is marked)
-    some = -torch.expm1(none_yet)
-    level = uniform(p.shape[:2], generators, p).double().unsqueeze(-1) * some[..., -1:]
-    first = (some <= level).sum(-1, keepdim=True)
-    places = torch.arange(p.shape[-1], device=p.device)
-    free = draw(p, generators).bool() & (places > first)
-    return (free | (places == first)).to(p.dtype)
-
-
 def check_mask(y: Tensor, name: str = "masks") -> None:
     """Raise unless y holds only 0 and 1: where data enters, not in the hot loop."""
     if not bool(((y == 0) | (y == 1)).all()):

@@ -12,7 +12,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from berdiff.diffusion.bernoulli import draw_some
 from berdiff.diffusion.random import Generators, uniform
 from berdiff.diffusion.sampler import Posterior
 from berdiff.diffusion.schedule import NoiseSchedule, Time, cast
@@ -177,43 +176,6 @@ def exponential(shape: tuple[int, ...], generators: Generators, like: Tensor) ->
     """Exp(1), never exactly 0."""
     u = uniform(shape, generators, like)
     return -torch.log1p(-u).clamp(max=-torch.finfo(u.dtype).tiny)
-
-
-# --- drawing, given that some pixel is not background ----------------------------------------------------------------
-
-
-def draw_some_classes(p: Tensor, generators: Generators) -> Tensor:
-    """Independent pixels of masks `(B, N, C, H, W)`: which are marked, by `draw_some`; then the target of each."""
-    of_targets = targets(p)
-    marked = of_targets.sum(CLASS).clamp(max=1)  # rounding leaves it a hair above
-    marked = draw_some(marked.flatten(2), generators).reshape(marked.shape).unsqueeze(CLASS)
-    return marked * draw(F.pad(of_targets, (0, 0, 0, 0, 0, 1)), generators)
-
-
-def draw_shared_some(p: Tensor, generators: Generators) -> Tensor:
-    """`draw_shared` given that some pixel is not background, by one race per mask and without a rejection.
-
-    A mask is not empty where, of clocks at the rates R_c = max over pixels of p_c / p_background (1 of the background),
-    one of a target rings first. So: which one, in proportion to R; when, the first of all of them, Exp(sum of R); and
-    the others start anew then, as clocks without memory do. In float64: R may be near 0 or, in a sure pixel, huge.
-    """
-    background = p[..., -1:, :, :].double().clamp(min=torch.finfo(torch.float32).tiny)
-    R = F.pad((targets(p) / background).amax((-2, -1), keepdim=True), (0, 0, 0, 0, 0, 1))
-    first = F.pad(draw(R, generators), (0, 0, 0, 0, 0, 1))
-    R[..., -1, :, :] = 1
-    when = exponential((*p.shape[:2], 1, 1, 1), generators, R) / R.sum(CLASS, keepdim=True)
-    clock = when * R + (1 - first) * exponential(tuple(R.shape), generators, R)
-    return race(p, clock.clamp(min=torch.finfo(torch.float64).tiny))
-
-
-def likely_some(p: Tensor) -> Tensor:
-    """`most_likely`; of a mask `(B, N, C, H, W)` that is then empty, the targets at least half as likely as its most
-    likely one."""
-    of_targets, mask = targets(p), most_likely(p)
-    largest = of_targets.amax((-3, -2, -1), keepdim=True)
-    best = of_targets.amax(CLASS, keepdim=True)
-    some = most_likely(F.pad(of_targets, (0, 0, 0, 0, 0, 1))) * ((best >= largest / 2) & (best > 0))
-    return torch.where(mask.flatten(2).any(2)[..., None, None, None], mask, some)
 
 
 def _one_hot(classes: Tensor, p: Tensor) -> Tensor:

@@ -11,9 +11,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from berdiff.diffusion.bernoulli import draw, draw_some
-from berdiff.diffusion.random import Generators
-
 TARGET = -3
 """The dimension of the targets."""
 
@@ -54,15 +51,6 @@ def target_weights(inner_weight: float, like: Tensor) -> Tensor | None:
     if inner_weight == 1:
         return None
     return inner_weight ** torch.arange(like.shape[TARGET], device=like.device, dtype=like.dtype)[:, None, None]
-
-
-def draw_some_nested(inside: Tensor, generators: Generators) -> Tensor:
-    """Masks `(B, N, K, H, W)` of independent pixels, given that some is marked: a matter of the first target alone."""
-    first, *others = inside.unbind(2)
-    masks = [draw_some(first.flatten(2), generators).reshape(first.shape)]
-    for c in others:
-        masks.append(masks[-1] * draw(c, generators))
-    return torch.stack(masks, 2)
 
 
 def _outer(y: Tensor) -> Tensor:

@@ -189,9 +189,8 @@ def _shared(evaluations: list[Evaluation]) -> list[Evaluation]:
     """Only the cases (and targets) that all have, in one order; the raters' masks must be the same ones, and whole."""
     for first, other in pairwise(evaluations):
         sizes = [e.result["data"]["size"] for e in (first, other)]
-        if None not in sizes and sizes[0] != sizes[1]:
-            found = f"{by(sizes[0])} and {by(sizes[1])}: before format 3 they were on the crop alone, so evaluate again"
-            raise InputError(f"{first.name} and {other.name}: expected figures on images of one size, found {found}")
+        found = " and ".join(map(by, sizes))
+        expect(sizes[0] == sizes[1], f"{first.name} and {other.name}", "figures on images of one size", found)
     keys = [list(zip(e.columns["case"], e.columns["target"], strict=True)) for e in evaluations]
     common = sorted(set(keys[0]).intersection(*keys[1:]))
     expect(common, " and ".join(e.name for e in evaluations), "cases in common")
@@ -207,7 +206,7 @@ def _shared(evaluations: list[Evaluation]) -> list[Evaluation]:
         for column in ("patient", "volume", "raters", "pixels_majority"):
             same &= first[column] == other.columns[column]
         for case in first["case"][~same]:
-            found = f"other ones for the case {case}: another store, or the crop alone (before format 3)"
+            found = f"other ones for the case {case}: another store"
             raise InputError(f"{out[0].name} and {other.name}: expected the same raters' masks, found {found}")
     return out
 

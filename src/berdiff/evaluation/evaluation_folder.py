@@ -22,10 +22,10 @@ from torch import Tensor
 
 from berdiff import schema
 from berdiff.claims import Claim, Claims
-from berdiff.data.describe import expect
+from berdiff.data.describe import expect, refuse_older
 from berdiff.errors import InputError
 from berdiff.evaluation.per_case import Columns, join, to_csv, typed
-from berdiff.evaluation.result_file import ResultFile, in_words_of_now
+from berdiff.evaluation.result_file import FORMAT, ResultFile
 from berdiff.files import lock, whole_file, write_text
 from berdiff.workfolder import SETTINGS, WorkFolder
 
@@ -127,10 +127,11 @@ class EvaluationFolder(WorkFolder):
 
 
 def read_result(folder: Path) -> dict[str, Any]:
-    """metrics.json of a finished evaluation; of older formats what can be said in the words of this one."""
+    """metrics.json of a finished evaluation."""
     file = folder / RESULT
     expect(file.is_file(), folder, f"a finished evaluation with {RESULT}")
-    result = in_words_of_now(schema.read_json(file, "the metrics of an evaluation"), file)
+    result = schema.read_json(file, "the metrics of an evaluation")
+    refuse_older(result, "format", FORMAT, file)
     schema.parse(ResultFile, result, lambda place: f"{file}: {place}" if place else str(file))
     return result
 

@@ -115,8 +115,7 @@ def extent(result: dict[str, Any]) -> str:
     """Which part of the images the figures are on, and which part the model sees."""
     size, crop = result["data"]["size"], result["settings"]["crop"]
     seen = "all of it" if crop is None or [crop, crop] == size else f"the centre {by([crop, crop])}"
-    whole = by(size) if size else "image"  # before format 3 the size was written down with a crop alone
-    return f"figures on the whole {whole}; the model sees {seen}"
+    return f"figures on the whole {by(size)}; the model sees {seen}"
 
 
 def captions(result: dict[str, Any]) -> list[str]:
@@ -147,7 +146,7 @@ def captions(result: dict[str, Any]) -> list[str]:
             "independent samples, so compare them with --set independent."
         )
     several = data["cases_of_several_raters"]
-    if several is not None and several < data["cases"]:
+    if several < data["cases"]:
         lines.append(f"D, agreement and the exact model: of the {several} cases with two raters or more.")
     if paper:
         lines.append(f"The paper's figures are of {paper['data']}: another set of slices, so not comparable.")

@@ -46,7 +46,7 @@ SAMPLERS: dict[str, tuple[Estimate, Sampler]] = {
     "DDIM, sigma = max, shared noise": ("posterior", Sampler(rule="ddim", sigma=1.0, noise="shared")),
 }
 HURDLE = ("DDIM, sigma = max", "DDIM, sigma = max, shared noise")
-"""The rows that are there with a hurdle too."""
+"""The rows that are there with a hurdle too; a hurdle's last step is sampled with shared noise alone."""
 STEPS = (2, 5, 10, 50, 200, 1000)
 
 
@@ -138,7 +138,7 @@ class Masks(NamedTuple):
     truth: Callable[[], Tensor]
     expected_mask: Callable[[NoiseSchedule, Tensor, int, Estimate], Tensor]
     step_matrix: Callable[[NoiseSchedule, Sampler, Tensor, Tensor, int, int], Tensor]
-    nonempty_matrix: Callable[[NoiseSchedule, Sampler, Tensor, Tensor, int], Tensor]
+    nonempty_matrix: Callable[[NoiseSchedule, Sampler, Tensor, Tensor, int], Tensor] | None  # None: without a hurdle
 
 
 BINARY = Masks(STATES, truth, expected_mask, step_matrix, nonempty_matrix)
@@ -169,11 +169,15 @@ def sampler_laws(
             for choice in ("sample", "threshold") if s == 0 else ("sample",):
                 last = replace(sampler, last_step=choice)
                 if s == 0 and hurdle:
+                    assert masks.nonempty_matrix is not None
                     matrix = masks.nonempty_matrix(schedule, last, y_t, y0_hat[kind], t)
                 else:
                     matrix = masks.step_matrix(schedule, last, y_t, y0_hat[kind], t, s)
                 laws[i][choice] = (before @ matrix)[:, 0]
     if hurdle:
+        for (_, sampler), ends in zip(samplers, laws, strict=True):
+            if sampler.noise == "independent":
+                del ends["sample"]
         return [{choice: mixture(law, found) for choice, found in ends.items()} for ends in laws]
     return laws
 
@@ -206,7 +210,7 @@ def markdown(steps: Iterable[int] = STEPS, T: int = 1000, masks: Masks = BINARY)
         f"| --- | --- | --- |{' ---: |' * len(steps)}",
     ]
     for name in ("linear", "cosine"):
-        for hurdle in (False, True):
+        for hurdle in (False, True) if masks.nonempty_matrix else (False,):
             for (label, choice), row in distances(name, steps, T, hurdle, masks).items():
                 rule = label + ", hurdle" * hurdle
                 last = {"sample": "sampled", "threshold": "thresholded"}[choice]

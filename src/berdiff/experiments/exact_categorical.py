@@ -12,11 +12,11 @@ from itertools import permutations, product
 import torch
 from torch import Tensor
 
-from berdiff.diffusion.categorical import CLASS, q_marginal, with_background
-from berdiff.diffusion.kernels.categorical import draw_nonempty, step_probs
+from berdiff.diffusion.categorical import CLASS, q_marginal
+from berdiff.diffusion.kernels.categorical import step_probs
 from berdiff.diffusion.sampler import Sampler
 from berdiff.diffusion.schedule import NoiseSchedule
-from berdiff.experiments.exact import Estimate, Masks, markdown, nonempty
+from berdiff.experiments.exact import Estimate, Masks, markdown
 
 C = 3
 HEIGHT, WIDTH = 2, 3
@@ -91,13 +91,6 @@ def step_matrix(schedule: NoiseSchedule, sampler: Sampler, y_t: Tensor, y0_hat: 
     return matrix
 
 
-def nonempty_matrix(schedule: NoiseSchedule, sampler: Sampler, y_t: Tensor, y0_hat: Tensor, t: int) -> Tensor:
-    """The matrix of the last step of a hurdle: that of `step_matrix` without its empty outcome, where it is drawn."""
-    if sampler.last_step == "threshold":
-        return transition(with_background(draw_nonempty(y0_hat, sampler, torch.Generator())))
-    return nonempty(step_matrix(schedule, sampler, y_t, y0_hat, t, 0).flatten(0, 1)).reshape(*y_t.shape[:2], -1)
-
-
 def shared_law(p: Tensor) -> Tensor:
     """The law `(..., 729)` of the masks of `draw_shared`, from estimates `(..., 3, 2, 3)`: areas in a triangle.
 
@@ -128,7 +121,7 @@ def _area(bound: dict[tuple[int, int], Tensor]) -> Tensor:
     return (x_1 * x_2.roll(-1, 0) - x_1.roll(-1, 0) * x_2).sum(0)  # twice the area; the triangle's is 1 / 2
 
 
-CATEGORICAL = Masks(STATES, truth, expected_mask, step_matrix, nonempty_matrix)
+CATEGORICAL = Masks(STATES, truth, expected_mask, step_matrix, None)
 
 if __name__ == "__main__":
     print(markdown(masks=CATEGORICAL))

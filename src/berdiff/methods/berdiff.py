@@ -56,21 +56,22 @@ class BerDiff(DiffusionConfig):
             raise InputError(f"inner_weight: expected 1 for {kind} targets, found {self.inner_weight:g}")
         schedule, nonempty = make_schedule(self.schedule, self.T), self.hurdle > 0
         if kind == "exclusive":
-            if self.energy:  # one level does not cut classes that exclude each other
-                raise InputError(f"energy: expected 0 for exclusive targets, found {self.energy:g}")
-            return Categorical(schedule, self.lambda_kl, self.lambda_bce, self.posterior, nonempty)
+            if nonempty:  # one level does not cut classes that exclude each other
+                raise InputError(f"hurdle: expected 0 for exclusive targets, found {self.hurdle:g}")
+            return Categorical(schedule, self.lambda_kl, self.lambda_bce, self.posterior)
         if kind == "nested":
             of_loss = self.lambda_kl, self.lambda_bce, self.posterior
             return Nested(schedule, "mask", *of_loss, nonempty, self.inner_weight)
         return Bernoulli(schedule, self.prediction, self.lambda_kl, self.lambda_bce, self.posterior, nonempty)
 
     def build(self, spec: InputSpec) -> "DiffusionSegmenter":
+        from berdiff.diffusion.kernels.bernoulli import Bernoulli
         from berdiff.methods.diffusion import DiffusionSegmenter
         from berdiff.methods.hurdle import GatedDenoiser, HurdleSegmenter
         from berdiff.networks.build import make_network
 
         kernel = self.kernel(self.kind_of(spec))
         network = make_network(self.preset, len(spec.channels), len(spec.targets))
-        if not self.hurdle:
-            return DiffusionSegmenter(self, spec, network, kernel)
-        return HurdleSegmenter(self, spec, GatedDenoiser(network, kernel), kernel)
+        if isinstance(kernel, Bernoulli) and kernel.nonempty:
+            return HurdleSegmenter(self, spec, GatedDenoiser(network, kernel), kernel)
+        return DiffusionSegmenter(self, spec, network, kernel)

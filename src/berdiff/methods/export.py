@@ -34,32 +34,14 @@ TOLERANCE = 1e-4  # relative and absolute: float32 summed in another order
 PARTS = 3  # of the work, for its bar: two graphs, and the comparison
 _NEEDED = ("onnx", "onnxscript", "onnxruntime")
 Names = tuple[list[str], list[str]]  # of a graph's inputs and outputs
-_EMPTY = {
-    "before the first step": "draw u from [0, 1) once per mask; where u < sigmoid(empty) it is empty, without a step",
-}
 HURDLE = {
-    **_EMPTY,
+    "before the first step": "draw u from [0, 1) once per mask; where u < sigmoid(empty) it is empty, without a step",
     "the last step of all other masks": "y0_hat is the estimate of the mask, m the largest of its values in a mask",
     "last_step threshold": "1 where y0_hat >= 0.5; in a mask with fewer than sampler.smallest of them, where "
     "y0_hat >= m / 2",
     "last_step sample, noise shared": "1 where y0_hat > v m, with one v from [0, 1) per mask",
     "noise shared": "a level (v m, before the last step v) in [l, m) becomes l (level - l) / (m - l), with l the value "
     "of rank sampler.smallest in the mask",
-    "last_step sample, noise independent": "each pixel with its probability y0_hat, again until one of the mask is 1",
-}
-HURDLES: dict[Kind, dict[str, str]] = {
-    "independent": HURDLE,
-    "nested": {
-        **HURDLE,
-        "last_step sample, noise independent": "target by target, as without a hurdle, again until a pixel is 1",
-    },
-    "exclusive": {
-        **_EMPTY,
-        "the last step of all other masks": "as without a hurdle, but for masks that would be empty",
-        "last_step threshold": "in a mask that would be empty, the most probable target of each pixel where it is at "
-        "least half as probable as the most probable one of the mask",
-        "last_step sample": "again until a pixel of the mask is 1",
-    },
 }
 TARGETS: dict[Kind, dict[str, str]] = {
     "nested": {
@@ -219,7 +201,7 @@ def _describe(segmenter: DiffusionSegmenter, kernel: Bernoulli | Categorical) ->
     if kind != "independent":
         shapes["logits"] = "like y_t: `targets` says what of"
         about["targets"] = TARGETS[kind]
-    if kernel.nonempty:
+    if isinstance(kernel, Bernoulli) and kernel.nonempty:
         shapes["empty"] = "(images,) float32: the logit of pi, the probability that a mask is empty"
-        about["hurdle"] = HURDLES[kind]
+        about["hurdle"] = HURDLE
     return about

@@ -1,7 +1,7 @@
 """A model as a folder: `config.json` (what it is) and `model.safetensors` (its weights). No code is in either.
 
 config.json, format 2: `model` (the method's configuration), `input_spec` (what an image must look like for it) and
-`weights_sha256`. Format 1, of 0.1.0, still opens.
+`weights_sha256`.
 """
 
 import hashlib
@@ -17,8 +17,8 @@ from safetensors.torch import load_file, save_file  # pyright: ignore  # partly 
 from torch import Tensor
 
 from berdiff import hub, schema
-from berdiff.data.describe import expect
-from berdiff.data.input_spec import InputSpec, from_format_1
+from berdiff.data.describe import expect, refuse_older
+from berdiff.data.input_spec import InputSpec
 from berdiff.errors import InputError
 from berdiff.files import replaced_folder
 from berdiff.methods.base import Segmenter
@@ -124,8 +124,7 @@ def _load(folder: Path) -> Segmenter:
 def read_config(file: Path) -> tuple[MethodConfig, InputSpec, str]:
     """(the method's configuration, the input spec, the SHA-256 of the weights) of a config.json."""
     content = schema.read_json(file, "the configuration of a model")
-    if isinstance(content, dict) and content.get("format") == 1:  # pyright: ignore[reportUnknownMemberType]
-        content = _from_format_1(content, file)  # pyright: ignore[reportUnknownArgumentType]
+    refuse_older(content, "format", 2, file)
 
     def name(place: str) -> str:
         return f"{file}: {place}" if place else str(file)
@@ -155,21 +154,3 @@ def sha256(path: Path) -> str:
     """The checksum of a file, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _from_format_1(old: Mapping[str, Any], file: Path) -> dict[str, Any]:
-    """What 0.1.0 wrote, in the words of now; what is wrong with it is found by the checks of format 2."""
-    try:
-        model: dict[str, Any] = {"method": old["method"], "preset": old["network"]["preset"]}
-        if old["method"] != "unet":
-            noise = {"pixel": "independent", "shared": "shared"}
-            sampler = dict(old["sampler"])
-            sampler["noise"] = noise[sampler.pop("latent", "pixel")]
-            model |= {"schedule": old["schedule"]["name"], "T": old["schedule"]["T"], "prediction": old["target"]}
-            model |= {"masks_per_image": old.get("masks_per_image", 1), "time_sampling": old["time_sampling"]}
-            model |= {name: old[name] for name in ("lambda_kl", "lambda_bce", "posterior") if name in old}
-            model["sampler"] = sampler
-        spec = from_format_1(old.get("about") or {}, old["network"]["image_channels"], old["network"]["targets"])
-        return {"format": 2, "model": model, "input_spec": spec, "weights_sha256": old.get("weights_sha256")}
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise InputError(f"{file}: expected a complete configuration, found a wrong entry: {error}") from error

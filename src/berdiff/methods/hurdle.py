@@ -16,7 +16,6 @@ from berdiff.diffusion.along_z import Along
 from berdiff.diffusion.energy import energy_score, soft_level_sets, stratified_levels
 from berdiff.diffusion.kernels.base import Kernel
 from berdiff.diffusion.kernels.bernoulli import Bernoulli
-from berdiff.diffusion.kernels.categorical import Categorical
 from berdiff.diffusion.random import Generators, Source, uniform
 from berdiff.diffusion.sampler import Sampler
 from berdiff.diffusion.sampling import Callback
@@ -46,7 +45,7 @@ class Encoded(NamedTuple):
 class GatedDenoiser(Denoiser[Encoded]):
     """A `Denoiser` with a head for pi(x). Its estimate of a mask whose level lies below pi is: nothing is marked."""
 
-    def __init__(self, network: Denoiser[Any], kernel: Bernoulli | Categorical) -> None:
+    def __init__(self, network: Denoiser[Any], kernel: Bernoulli) -> None:
         super().__init__(network.preset, network.image_channels, network.targets)
         self.stride = network.stride
         self.network, self.empty_output = network, kernel.empty_output

@@ -1,8 +1,7 @@
 """GED, HM-IoU, Dice and calibration, by written conventions (docs/metrics.md).
 
-samples `(B, n, K, H, W)` and masks `(B, R, K, H, W)` of 0 and 1 -> one value per case and target, `(B, K)`. The classes
-that gather cases over batches and processes are in `berdiff.metrics.streaming`; the empty or non-empty decision over
-many cases is in `berdiff.metrics.finding`.
+samples `(B, n, K, H, W)` and masks `(B, R, K, H, W)` of 0 and 1 -> one value per case and target, `(B, K)`. The
+empty or non-empty decision over many cases is in `berdiff.metrics.finding`.
 """
 
 from berdiff.metrics.limit import ged_limit

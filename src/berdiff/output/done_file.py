@@ -12,7 +12,7 @@ from berdiff.errors import InputError
 from berdiff.output.result_files import DONE, ResultFiles
 
 Natural = Annotated[int, Ge(0)]
-Sizes = dict[str, Natural] | list[str]  # a file's name within the folder -> its bytes; older versions: names alone
+Sizes = dict[str, Natural]  # a file's name within the folder -> its bytes
 NotNegative = Annotated[float, Ge(0)]
 Share = Annotated[float, Ge(0), Le(1)]
 
@@ -84,8 +84,6 @@ def whole_result(files: ResultFiles, name: str) -> DoneFile | None:
 def are_whole(files: ResultFiles, folder: str, listed: Sizes) -> bool:
     """Whether every file is there, and as long as it was."""
     there = files.sizes(folder)
-    if not isinstance(listed, dict):
-        return all(name in there for name in listed)
     return all(there.get(name) == size for name, size in listed.items())
 
 

@@ -61,7 +61,7 @@ def all_rows(files: ResultFiles) -> list[Row]:
 
 
 def rows_of(done: DoneFile, name: str) -> list[Row]:
-    """A line per target of the result of this name; none where it is of an older version, without a summary."""
+    """A line per target of the result of this name."""
     case, finding = name if done.case is None else done.case, (done.finding or {}).get("name")
     warnings = [f"WARNING: {words}" for words in done.warnings]
     return [

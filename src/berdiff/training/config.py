@@ -205,8 +205,6 @@ def from_plain(content: Any, where: str) -> AnyConfig:
     """What `as_plain` gave; `where` names its place in an error."""
     if not (isinstance(content, dict) and isinstance(content.get("model"), dict)):
         raise InputError(f"{where}: expected a training configuration with a group `model`, found something else")
-    if "sampler" in content:
-        raise InputError(f"{where}: expected a run of this version, found one of 0.1.0, which cannot be resumed")
     model = dict(content["model"])
     kind = method_class(str(model.pop("method", None)))
     return schema.parse(TrainConfig[kind], {**content, "model": model}, lambda place: f"{where}: {place}")

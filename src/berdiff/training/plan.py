@@ -89,8 +89,10 @@ def plan(config: AnyConfig, facts: Facts) -> list[Choice]:
         of = f"{facts.raters} rater{'s' * (facts.raters != 1)}"
         choices.append(Choice("model.masks_per_image", masks, f"masks that learn from one encoding; {of}"))
     if isinstance(model, BerDiff) and model.preset in ENCODES:
-        hurdle = HURDLE if facts.empty > 0 else 0.0
+        exclusive = facts.targets > 1 and facts.kind == "exclusive"
+        hurdle = HURDLE if facts.empty > 0 and not exclusive else 0.0
         reason = f"{100 * facts.empty:.1f} % of the raters' masks mark nothing (in {facts.looked_at} cases)"
+        reason = "exclusive targets have none" if exclusive else reason
         choices.append(Choice("model.hurdle", hurdle, reason))
     if isinstance(model, BerDiff) and facts.targets > 1:
         inner = INNER_WEIGHT if facts.kind == "nested" else 1.0

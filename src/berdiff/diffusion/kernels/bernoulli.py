@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from berdiff.diffusion.bernoulli import draw, draw_level, draw_some, q_sample, reverse_mean, sigma_max, sigma_post
+from berdiff.diffusion.bernoulli import draw, draw_level, q_sample, reverse_mean, sigma_max, sigma_post
 from berdiff.diffusion.kernels.base import Kernel
 from berdiff.diffusion.losses import Prediction, estimate_logits, total_loss
 from berdiff.diffusion.random import Generators
@@ -59,6 +59,8 @@ class Bernoulli(Kernel):
     def check(self, sampler: Sampler) -> None:
         if sampler.smallest > 1 and not self.nonempty:  # a level above all pixels is then an answer, not a gap
             raise ValueError(f"smallest: expected 1 without a hurdle, found {sampler.smallest}")
+        if self.nonempty and sampler.last_step == "sample" and sampler.noise == "independent":
+            raise ValueError("noise: expected shared where a hurdle's last step is sampled, found independent")
 
     def empty_output(self, y_t: Tensor) -> Tensor:
         """The output that says: no pixel is marked."""
@@ -80,18 +82,16 @@ class Bernoulli(Kernel):
 def draw_nonempty(y0_hat: Tensor, sampler: Sampler, generators: Generators) -> Tensor:
     """The last step, from the estimate `(B, N, K, H, W)`, given that some pixel of the mask is marked.
 
-    Sampled, it is the law of a draw from the estimate without its empty outcome. Thresholded, the cut is 1/2, or half
-    of the largest probability where fewer than `smallest` pixels reach 1/2. Where no pixel has a probability above 0
-    the mask stays empty.
+    Sampled, by shared noise, it is the law of a draw from the estimate without its empty outcome. Thresholded, the cut
+    is 1/2, or half of the largest probability where fewer than `smallest` pixels reach 1/2. Where no pixel has a
+    probability above 0 the mask stays empty.
     """
     largest = y0_hat.flatten(2).amax(2).reshape(*y0_hat.shape[:2], 1, 1, 1)
     if sampler.last_step == "threshold":
         few = (y0_hat >= 0.5).any(2).flatten(2).sum(2).reshape(largest.shape) < sampler.smallest
         cut = torch.where(few, largest / 2, 0.5)
         return ((y0_hat >= cut) & (y0_hat > 0)).to(y0_hat.dtype)
-    if sampler.noise == "shared":
-        return draw_level((y0_hat / largest).nan_to_num(), generators, sampler.smallest)
-    return draw_some(y0_hat.flatten(2), generators).reshape(y0_hat.shape)
+    return draw_level((y0_hat / largest).nan_to_num(), generators, sampler.smallest)
 
 
 def step_prob(schedule: NoiseSchedule, sampler: Sampler, y_t: Tensor, y0: Tensor, t: int, s: int) -> Tensor:

@@ -25,7 +25,6 @@ class Categorical(Kernel):
     lambda_kl: float = 1.0
     lambda_bce: float = 1.0  # weight of the cross-entropy, here of C classes
     posterior: Posterior = "soft"  # the form of eq. 7 in L_KL
-    nonempty: bool = False  # y0 is known to have a marked pixel, so the last step is conditioned on that
 
     def prior(self, shape: Sequence[int], generators: Generators, like: Tensor) -> Tensor:
         """y_T ~ Cat(1/C)."""
@@ -59,16 +58,10 @@ class Categorical(Kernel):
     ) -> tuple[Tensor, Tensor]:
         """With shared noise a hard y0 is drawn first, by one number per class and mask, and the step follows it."""
         y0 = y0_hat = probs(output)
-        if s == 0 and self.nonempty:
-            return draw_nonempty(y0_hat, sampler, generators), targets(y0_hat)
         if sampler.noise == "shared" and not (s == 0 and sampler.last_step == "threshold"):
             y0 = with_background(categorical.draw_shared(y0_hat, generators))
         p = step_probs(self.schedule, sampler, with_background(y_t), y0, t, s)
         return categorical.draw(p, generators), targets(y0_hat)
-
-    def empty_output(self, y_t: Tensor) -> Tensor:
-        """The output that says: no pixel is marked."""
-        return torch.full_like(y_t, -torch.inf)
 
     def to_mask(self, y_0: Tensor) -> Tensor:
         return y_0
@@ -83,18 +76,6 @@ class Categorical(Kernel):
     def check(self, sampler: Sampler) -> None:
         if sampler.smallest > 1:
             raise ValueError(f"smallest: expected 1 with a categorical kernel, found {sampler.smallest}")
-
-
-def draw_nonempty(y0_hat: Tensor, sampler: Sampler, generators: Generators) -> Tensor:
-    """The last step, from the estimate `(B, N, C, H, W)` of all classes, given that some pixel is not background.
-
-    Where no target has a probability above 0 the mask stays empty.
-    """
-    if sampler.last_step == "threshold":
-        return categorical.likely_some(y0_hat)
-    if sampler.noise == "shared":
-        return categorical.draw_shared_some(y0_hat, generators)
-    return categorical.draw_some_classes(y0_hat, generators)
 
 
 def step_probs(schedule: NoiseSchedule, sampler: Sampler, y_t: Tensor, y0: Tensor, t: int, s: int) -> Tensor:

@@ -46,12 +46,10 @@ class Nested(Bernoulli):
         """One level or one threshold for all targets nests, since p_k falls with k; independent noise has its chain."""
         inside = output.sigmoid()
         y0_hat = y0 = nested.probs(inside)
-        threshold = s == 0 and sampler.last_step == "threshold"
-        chain = sampler.noise == "independent" and not threshold
         if s == 0 and self.nonempty:
-            some = nested.draw_some_nested(inside, generators) if chain else draw_nonempty(y0_hat, sampler, generators)
-            return some, y0_hat
-        if chain:
+            return draw_nonempty(y0_hat, sampler, generators), y0_hat
+        threshold = s == 0 and sampler.last_step == "threshold"
+        if sampler.noise == "independent" and not threshold:
             return draw_chain(self.schedule, sampler, y_t, inside, t, s, generators), y0_hat
         if not threshold:
             y0 = draw_level(y0_hat, generators, sampler.smallest)
