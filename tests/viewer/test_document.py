@@ -12,9 +12,9 @@ from berdiff.data.reading import Geometry, read_image_files
 from berdiff.inference.opening import OpenedImage
 from berdiff.inference.result import Result
 from berdiff.output.captions import MARKED_MEANS
-from berdiff.viewer import document as module
-from berdiff.viewer.document import image_document, live_document, result_document
-from berdiff.viewer.packing import from_bits, unpack
+from berdiff_viewer import document as module
+from berdiff_viewer.document import image_document, live_document, result_document
+from berdiff_viewer.packing import from_bits, unpack
 
 
 def put_back(part: np.ndarray, box, shape) -> np.ndarray:

@@ -11,12 +11,12 @@ from pathlib import Path
 
 from made_results import result_2d, several_2d
 
-import berdiff.viewer
+import berdiff_viewer
 from berdiff.output import exports
-from berdiff.viewer.document import live_document, result_document
-from berdiff.viewer.page import SCRIPTS, STATIC, page
+from berdiff_viewer.document import live_document, result_document
+from berdiff_viewer.page import SCRIPTS, STATIC, page
 
-FOLDER = Path(berdiff.viewer.__file__).parent
+FOLDER = Path(berdiff_viewer.__file__).parent
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
 
 

@@ -4,6 +4,7 @@ import csv
 import io
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from importlib import import_module
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -172,9 +173,8 @@ def _report(result: Result, chosen: Representatives) -> bytes:
 
 
 def _viewer(result: Result, chosen: Representatives) -> bytes:
-    from berdiff.viewer.page import result_page  # the viewer knows captions and colours: it lies above this folder
-
-    return result_page(result, chosen).encode()
+    """By name and on use: the viewer is a package of its own, which imports this one."""
+    return import_module("berdiff_viewer.page").result_page(result, chosen).encode()
 
 
 def _file(name: str, content: Callable[[Result, Representatives], bytes]) -> Callable[[Result, Representatives], Files]:

@@ -9,7 +9,7 @@ import pytest
 from view_server import picture, serving, volume
 
 from berdiff.methods import folder
-from berdiff.viewer.server import pages
+from berdiff_viewer.server import pages
 from fakes import Blur, make_spec
 
 SIZE = 16

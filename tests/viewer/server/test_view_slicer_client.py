@@ -20,8 +20,8 @@ from test_view_corrections import save
 from view_server import POINT, item_named, listening, picture, segmented, serving, volume
 
 from berdiff.methods import folder
-from berdiff.viewer.server import log
-from berdiff.viewer.server.guard import Access
+from berdiff_viewer.server import log
+from berdiff_viewer.server.guard import Access
 from fakes import Blur, make_spec, make_store
 
 WHEEL = "monailabel-0.8.5-202411252313-py3-none-any.whl"

@@ -14,12 +14,12 @@ from berdiff.inference.region import Range, Region
 from berdiff.inference.result import Result
 from berdiff.inference.settings import SegmentSettings
 from berdiff.methods.sampling import SamplerOptions
-from berdiff.viewer.server import pages
-from berdiff.viewer.server.images import Images
-from berdiff.viewer.server.items import Item
-from berdiff.viewer.server.limits import MIB, Limits
-from berdiff.viewer.server.models import ModelEntry
-from berdiff.viewer.server.schemas import JobRequest
+from berdiff_viewer.server import pages
+from berdiff_viewer.server.images import Images
+from berdiff_viewer.server.items import Item
+from berdiff_viewer.server.limits import MIB, Limits
+from berdiff_viewer.server.models import ModelEntry
+from berdiff_viewer.server.schemas import JobRequest
 
 if TYPE_CHECKING:
     from berdiff.inference.representatives import Representative

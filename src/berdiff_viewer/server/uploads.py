@@ -16,7 +16,7 @@ from berdiff.data import dicom, images, volumes
 from berdiff.data.describe import by, decoding, expect
 from berdiff.data.reading import SUFFIXES, open_numpy
 from berdiff.errors import InputError
-from berdiff.viewer.server.limits import MIB, Limits
+from berdiff_viewer.server.limits import MIB, Limits
 
 CHUNK = MIB
 LONGEST_NAME = 120

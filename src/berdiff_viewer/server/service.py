@@ -22,20 +22,20 @@ from berdiff.data.describe import by, expect
 from berdiff.data.reading import Geometry, ImageFile
 from berdiff.errors import InputError
 from berdiff.files import lock
-from berdiff.viewer.server import pages
-from berdiff.viewer.server.corrections import Corrections, safe_name
-from berdiff.viewer.server.grid import labels_from_grid
-from berdiff.viewer.server.images import Images
-from berdiff.viewer.server.items import Item, uploaded_items
-from berdiff.viewer.server.jobs import Job, JobQueue
-from berdiff.viewer.server.limits import Limits
-from berdiff.viewer.server.models import Models
-from berdiff.viewer.server.refusal import Refused, public
-from berdiff.viewer.server.results import most_disagreement
-from berdiff.viewer.server.schemas import JobRequest, RaterRequest
-from berdiff.viewer.server.sessions import Session, Sessions, item_of
-from berdiff.viewer.server.uploads import Upload, check_headers
-from berdiff.viewer.server.work import Progress, Segmented, segment
+from berdiff_viewer.server import pages
+from berdiff_viewer.server.corrections import Corrections, safe_name
+from berdiff_viewer.server.grid import labels_from_grid
+from berdiff_viewer.server.images import Images
+from berdiff_viewer.server.items import Item, uploaded_items
+from berdiff_viewer.server.jobs import Job, JobQueue
+from berdiff_viewer.server.limits import Limits
+from berdiff_viewer.server.models import Models
+from berdiff_viewer.server.refusal import Refused, public
+from berdiff_viewer.server.results import most_disagreement
+from berdiff_viewer.server.schemas import JobRequest, RaterRequest
+from berdiff_viewer.server.sessions import Session, Sessions, item_of
+from berdiff_viewer.server.uploads import Upload, check_headers
+from berdiff_viewer.server.work import Progress, Segmented, segment
 
 PREFIX = "berdiff-view-"
 HOUSEKEEPING = 0.5  # seconds between two looks at what is over

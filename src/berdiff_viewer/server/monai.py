@@ -17,12 +17,12 @@ from berdiff import __version__
 from berdiff.errors import InputError
 from berdiff.inference.label_map import label_map
 from berdiff.inference.settings import SetRule
-from berdiff.viewer.server.api import FORM, REFUSALS
-from berdiff.viewer.server.context import Context, context
-from berdiff.viewer.server.grid import on_grid, upright_place
-from berdiff.viewer.server.items import Item
-from berdiff.viewer.server.log import recent
-from berdiff.viewer.server.monai_datastore import (
+from berdiff_viewer.server.api import FORM, REFUSALS
+from berdiff_viewer.server.context import Context, context
+from berdiff_viewer.server.grid import on_grid, upright_place
+from berdiff_viewer.server.items import Item
+from berdiff_viewer.server.log import recent
+from berdiff_viewer.server.monai_datastore import (
     STRATEGIES,
     Params,
     base_name,
@@ -32,11 +32,11 @@ from berdiff.viewer.server.monai_datastore import (
     parsed_params,
     shared_item,
 )
-from berdiff.viewer.server.refusal import Refused, not_found
-from berdiff.viewer.server.schemas import LIMITS, JobRequest
-from berdiff.viewer.server.sessions import Session
-from berdiff.viewer.server.wire import multipart, nrrd
-from berdiff.viewer.server.work import Segmented
+from berdiff_viewer.server.refusal import Refused, not_found
+from berdiff_viewer.server.schemas import LIMITS, JobRequest
+from berdiff_viewer.server.sessions import Session
+from berdiff_viewer.server.wire import multipart, nrrd
+from berdiff_viewer.server.work import Segmented
 
 router = APIRouter(responses=REFUSALS, tags=["MONAI Label"])
 On = Annotated[Context, Depends(context)]

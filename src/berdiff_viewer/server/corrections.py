@@ -27,8 +27,8 @@ from berdiff import __version__, schema
 from berdiff.data.describe import by, expect
 from berdiff.data.reading import ImageFile, read_labels
 from berdiff.files import whole_file, write_text
-from berdiff.viewer.server.grid import on_grid
-from berdiff.viewer.server.items import Item
+from berdiff_viewer.server.grid import on_grid
+from berdiff_viewer.server.items import Item
 
 Note = Mapping[str, Any]
 

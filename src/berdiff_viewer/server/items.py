@@ -16,7 +16,7 @@ from berdiff.data.store import open_store
 from berdiff.data.subset import choose_cases
 from berdiff.errors import InputError
 from berdiff.inference.inputs import Input, case_input, find_inputs
-from berdiff.viewer.server.results import SavedResult, saved_results
+from berdiff_viewer.server.results import SavedResult, saved_results
 
 
 @dataclass(eq=False)

@@ -15,12 +15,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.datastructures import FormData, UploadFile
 
 from berdiff.data.reading import read_labels
-from berdiff.viewer.server.api import REFUSALS
-from berdiff.viewer.server.context import Context, context
-from berdiff.viewer.server.corrections import Saved, case_name, safe_name
-from berdiff.viewer.server.grid import on_grid
-from berdiff.viewer.server.items import Item
-from berdiff.viewer.server.refusal import Refused, not_found, public
+from berdiff_viewer.server.api import REFUSALS
+from berdiff_viewer.server.context import Context, context
+from berdiff_viewer.server.corrections import Saved, case_name, safe_name
+from berdiff_viewer.server.grid import on_grid
+from berdiff_viewer.server.items import Item
+from berdiff_viewer.server.refusal import Refused, not_found, public
 
 router = APIRouter(responses=REFUSALS, tags=["MONAI Label"])
 On = Annotated[Context, Depends(context)]

@@ -16,8 +16,8 @@ from berdiff.output.captions import MARKED_MEANS, marked_words, notes, percent, 
 from berdiff.output.colours import BOX_COLOUR, LEVELS, RATER_COLOUR, TARGET_COLOURS, level_colours, target_colours
 from berdiff.output.nifti import upright_affine
 from berdiff.output.views import clearest_channel, fullest_slice
-from berdiff.viewer.boxes import Box, bounded_box, cut, marked_box, overlap
-from berdiff.viewer.packing import bits, pack
+from berdiff_viewer.boxes import Box, bounded_box, cut, marked_box, overlap
+from berdiff_viewer.packing import bits, pack
 
 FORMAT = 1
 MAX_IMAGE_BYTES = 48 * 2**20  # of the image's values, before compression: of a larger volume a part is shown
