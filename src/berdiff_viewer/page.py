@@ -13,7 +13,7 @@ from typing import Any
 
 from berdiff.inference.representatives import Representative
 from berdiff.inference.result import Result
-from berdiff_viewer.document import result_document
+from berdiff_viewer.document import live_document, result_document
 
 STATIC = files("berdiff_viewer") / "static"
 SCRIPTS = (
@@ -34,6 +34,11 @@ STYLE = "viewer.css"
 def result_page(result: Result, representatives: Sequence[Representative]) -> str:
     """What `--write viewer` writes."""
     return page(result_document(result, representatives))
+
+
+def live_page(token: str) -> str:
+    """What the server shows, before anything is opened."""
+    return page(live_document(token))
 
 
 def page(document: dict[str, Any]) -> str:

@@ -59,7 +59,7 @@ class View(schema.Settings):
         schema.check(self, View, option)
         import torch
 
-        from berdiff_viewer.server.limits import Limits
+        from berdiff_viewer.server.common import Limits
         from berdiff_viewer.server.models import is_model
         from berdiff_viewer.server.run import Address, make_service, serve
 

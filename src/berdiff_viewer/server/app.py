@@ -11,9 +11,9 @@ from starlette.exceptions import HTTPException
 
 from berdiff import __version__
 from berdiff_viewer.server import api, monai, monai_datastore
+from berdiff_viewer.server.common import Refused
 from berdiff_viewer.server.context import Context, known_session
 from berdiff_viewer.server.guard import UNEXPECTED, Access, Guard
-from berdiff_viewer.server.refusal import Refused
 from berdiff_viewer.server.service import Service
 
 MOST_CHARACTERS = 300

@@ -12,8 +12,8 @@ import anyio.to_thread
 from fastapi import Request
 
 from berdiff.errors import InputError
+from berdiff_viewer.server.common import Refused, public
 from berdiff_viewer.server.items import Item
-from berdiff_viewer.server.refusal import Refused, public
 from berdiff_viewer.server.service import Service
 from berdiff_viewer.server.sessions import Session, check_token
 

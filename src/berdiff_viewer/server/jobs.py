@@ -9,9 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from berdiff.errors import InputError
-from berdiff_viewer.server.limits import Limits
-from berdiff_viewer.server.log import log_failure
-from berdiff_viewer.server.refusal import busy
+from berdiff_viewer.server.common import Limits, busy, log_failure
 from berdiff_viewer.server.work import Progress, Segmented
 
 State = Literal["queued", "running", "done", "failed", "cancelled"]

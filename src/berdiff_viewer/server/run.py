@@ -15,12 +15,11 @@ from types import FrameType
 
 from berdiff.display import is_quiet, note
 from berdiff.errors import InputError
-from berdiff_viewer.server import log
 from berdiff_viewer.server.app import create_app
+from berdiff_viewer.server.common import Limits, set_up_log
 from berdiff_viewer.server.corrections import Corrections
 from berdiff_viewer.server.guard import PREFIX, Access, is_local
 from berdiff_viewer.server.items import shared_items
-from berdiff_viewer.server.limits import Limits
 from berdiff_viewer.server.models import Models
 from berdiff_viewer.server.service import Service
 
@@ -62,7 +61,7 @@ def serve(service: Service, address: Address) -> None:
     """Until SIGINT or SIGTERM."""
     import uvicorn
 
-    log.set_up(logging.WARNING if is_quiet() else logging.INFO)
+    set_up_log(logging.WARNING if is_quiet() else logging.INFO)
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
     access = address.access()
     before = signal.signal(signal.SIGTERM, _leave)  # uvicorn hands it on once it has shut down

@@ -13,7 +13,7 @@ from dicom_writer import write_slice
 from fastapi.testclient import TestClient
 from view_server import ADDRESS, another, item_named, picture, serving, upload, volume
 
-from berdiff_viewer.server import pages
+from berdiff_viewer import document as pages
 from berdiff_viewer.server.guard import HEADERS, Access
 
 

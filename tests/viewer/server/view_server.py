@@ -14,10 +14,10 @@ from fastapi.testclient import TestClient
 from PIL import Image
 
 from berdiff_viewer.server.app import create_app
+from berdiff_viewer.server.common import Limits
 from berdiff_viewer.server.corrections import Corrections
 from berdiff_viewer.server.guard import Access
 from berdiff_viewer.server.items import shared_items
-from berdiff_viewer.server.limits import Limits
 from berdiff_viewer.server.models import Models
 from berdiff_viewer.server.service import Service
 
