@@ -63,8 +63,8 @@ class Corrections:
         """`masks`: target -> ([Z,] H, W) of 0 and 1, upright. The paths written, counted from the folder.
 
         `slices`: those of a volume that the rater looked at, which alone are prepared; without it, those in which any
-        of the masks marks anything. A rater's later mask of a case takes the place of the earlier one, of a volume in
-        these slices: the others stay as they were saved.
+        of the masks marks anything. A rater's later mask of a case takes the place of the earlier one; with `slices` in
+        these alone: the others stay as they were saved.
         """
         name = safe_name(rater, "name")
         targets = {safe_name(target, "target"): mask for target, mask in masks.items()}
@@ -86,7 +86,7 @@ class Corrections:
                 written += [relative] if not (self.folder / relative).exists() else []
                 _write(self.folder / relative, content)
             for target, mask in targets.items():
-                if not file.planar:
+                if slices is not None:
                     mask, note = self._with_earlier(file, mask, note, f"{name}/{target}", case)
                 suffix, content = mask_file(file, (mask > 0).astype(np.uint8))
                 written.append(f"masks/{name}/{target}/{case}{suffix}")

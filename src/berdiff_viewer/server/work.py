@@ -1,6 +1,5 @@
 """What a job computes: the masks around a click, and the document, files and label maps made of them."""
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -72,7 +71,7 @@ class Segmented:
         return replace(self, result=result)
 
     def files(self, kind: str, limits: Limits) -> Iterator[tuple[str, bytes]]:
-        """(name, content) of a download. A path of this machine is in none of them."""
+        """(name, content) of a download."""
         from berdiff.output.dicom_common import DicomSource
         from berdiff.output.exports import ARRAYS, DICOM_MAKERS, MAKERS, array_files
 
@@ -91,8 +90,7 @@ class Segmented:
                 made = DICOM_MAKERS[part](DicomSource(whole, False), chosen)
             else:
                 made = MAKERS[part](whole, chosen)
-            for name, content in made:
-                yield name, _without_paths(content) if name == "result.json" else content
+            yield from made
 
     def _whole(self) -> Result:
         """Of the whole volume, whatever was kept of it."""
@@ -128,6 +126,8 @@ def segment(
     sampler = model.check(settings)
     slab = images.slab(item, entry.spec, settings)
     opened = model.open(item.input, settings) if slab is None else slab[0]
+    files = opened.geometry.addresses or opened.geometry.paths  # no path of this machine goes into a result
+    opened = replace(opened, geometry=replace(opened.geometry, addresses=tuple(Path(one).name for one in files)))
     drawn = settings.drawn * len(entry.spec.targets) * opened.image[0].size
     most = f"at most {limits.pool_bytes // MIB} MiB of masks"
     expect(drawn <= limits.pool_bytes, item.name, f"{most} (one slice, or fewer samples)", f"{drawn // MIB}")
@@ -147,9 +147,3 @@ def segment(
     depth = images.file(item, len(entry.spec.channels)).values.shape[1]
     result = replace(result, settings=model.identity(settings))
     return Segmented(result, entry.name, request.representatives, depth)
-
-
-def _without_paths(content: bytes) -> bytes:
-    facts = json.loads(content)
-    facts["source"]["files"] = [Path(file).name for file in facts["source"]["files"]]
-    return (json.dumps(facts, indent=2) + "\n").encode()

@@ -109,7 +109,7 @@ def listening(app):
 def upload_and_click(client):
     client.headers["X-Berdiff-Token"] = client.get("/api/state").json()["token"]
     (item,) = client.post("/api/items", files=[("files", ("a.png", picture((80, 80), (40, 40))))]).json()["items"]
-    body = {"item": item["id"], "center": [40, 40], "samples": 4}
+    body = {"item": item["id"], "center": [40, 40], "samples": 4, "force": True}  # a model of CT
     id = client.post("/api/jobs", json=body).json()["id"]
     end = time.monotonic() + 60
     while (job := client.get(f"/api/jobs/{id}").json())["state"] in ("queued", "running") and time.monotonic() < end:
