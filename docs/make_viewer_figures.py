@@ -16,8 +16,8 @@ import berdiff
 from berdiff.data.contours import Nodule, nodules, read_scans
 from berdiff.data.simulate import simulate
 from berdiff.inference.result import Result
-from berdiff.viewer.document import result_document
-from berdiff.viewer.page import page
+from berdiff_viewer.document import result_document
+from berdiff_viewer.page import page
 
 FIGURES = Path(__file__).parent / "figures"
 SIZE, REACH = 128, 14.0  # pixels per side; mm above and below the middle of the nodule

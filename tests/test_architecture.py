@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-SOURCES = sorted((ROOT / "src" / "berdiff").rglob("*.py"))
+SOURCES = sorted((ROOT / "src").rglob("*.py"))
 
 
 def lines_with(pattern: str, files: list[Path]) -> list[str]:

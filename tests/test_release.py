@@ -83,7 +83,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 def test_the_wheel_holds_every_file_of_the_package(wheel: Path):
     inside = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
-    tracked = run("git", "ls-files", "src/berdiff").splitlines() if (ROOT / ".git").exists() else []
+    tracked = run("git", "ls-files", "src").splitlines() if (ROOT / ".git").exists() else []
     assert inside >= {name.removeprefix("src/") for name in tracked}
     assert not any(name.startswith(("tests/", "docs/", "benchmarks/")) for name in inside)
     metadata = next(name for name in zipfile.ZipFile(wheel).namelist() if name.endswith(".dist-info/METADATA"))

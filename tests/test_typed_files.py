@@ -37,8 +37,8 @@ from berdiff.training import checkpoint
 from berdiff.training import config as train_config
 from berdiff.training.run_folder import find_runs, run_summary
 from berdiff.training.session import train
-from berdiff.viewer.server.results import saved_results
 from berdiff.workfolder import WorkFolder
+from berdiff_viewer.server.results import saved_results
 from fakes import Blur, MemoryStore, bright_model, make_spec, make_store
 from mutations import of_csv, of_json, of_lines, some
 from training.small import small_config

@@ -20,8 +20,8 @@ from berdiff.inference.inputs import find_inputs
 from berdiff.methods.folder import save
 from berdiff.training.session import train
 from berdiff.training.stop import RunStopped
-from berdiff.viewer.server.corrections import Corrections
-from berdiff.viewer.server.items import item_of
+from berdiff_viewer.server.corrections import Corrections
+from berdiff_viewer.server.items import item_of
 from experiments.test_tables import job
 from fakes import Blur, make_spec, make_store
 from training.small import small_config

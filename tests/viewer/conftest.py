@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from berdiff.viewer.page import page
+from berdiff_viewer.page import page
 
 FLAGS = [
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from berdiff.viewer.document import live_document
-from berdiff.viewer.page import page
+from berdiff_viewer.document import live_document
+from berdiff_viewer.page import page
 
 TOKEN = "secret"
 

@@ -10,7 +10,7 @@ from made_results import result_2d, several_2d, volume_result
 from berdiff.data.reading import read_image_files
 from berdiff.inference.result import Result
 from berdiff.output import html_report
-from berdiff.viewer.document import result_document
+from berdiff_viewer.document import result_document
 
 GREY = np.array([51, 51, 51])  # 0.2 of white
 

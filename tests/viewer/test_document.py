@@ -1,5 +1,7 @@
 """What the page gets is the result: the same bits, counts and values, where they lie, in bounded size."""
 
+import base64
+import gzip
 import json
 from dataclasses import replace
 
@@ -12,9 +14,17 @@ from berdiff.data.reading import Geometry, read_image_files
 from berdiff.inference.opening import OpenedImage
 from berdiff.inference.result import Result
 from berdiff.output.captions import MARKED_MEANS
-from berdiff.viewer import document as module
-from berdiff.viewer.document import image_document, live_document, result_document
-from berdiff.viewer.packing import from_bits, unpack
+from berdiff_viewer import document as module
+from berdiff_viewer.document import image_document, live_document, result_document
+
+
+def unpack(text: str, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
+    return np.frombuffer(gzip.decompress(base64.b64decode(text)), np.dtype(dtype).newbyteorder("<")).reshape(shape)
+
+
+def from_bits(packed: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """(m, K, B) -> (m, K, *shape) uint8."""
+    return np.unpackbits(packed, axis=-1, count=int(np.prod(shape))).reshape(*packed.shape[:2], *shape)
 
 
 def put_back(part: np.ndarray, box, shape) -> np.ndarray:
@@ -101,6 +111,18 @@ def test_words_of_a_volume_and_of_one_of_its_slices():
         share = result.measurements()["whole tumour"]["finding_probability"]
         assert found["marked_by"] == f"{100 * share:.3g} %{over}"
         assert document["marked_means"] == MARKED_MEANS
+
+
+def test_slices_of_a_volume_have_the_places_of_the_volume():
+    """As a click on a volume leaves them: 5 slices of 40, from the 12th on."""
+    part = replace(volume(), first=11)
+    document, own = result_document(part, image=False, depth=40), result_document(part, image=False)
+    assert document["shape"] == [40, 9, 7]
+    assert document["region"] == [[11, 16], [0, 9], [0, 7]]
+    assert document["start"] == [own["start"][0] + 11, *own["start"][1:]]
+    np.testing.assert_array_equal(all_masks(document)[:, :, 11:16], all_masks(own))
+    within = replace(part, roi=((1, 4), (2, 9), (0, 7)))
+    assert result_document(within, image=False, depth=40)["region"] == [[12, 15], [2, 9], [0, 7]]
 
 
 def test_a_large_volume_is_cut_around_the_finding():

@@ -11,7 +11,7 @@ from fake_api import TOKEN, FakeApi, served
 from made_results import result_2d, volume_result
 
 from berdiff.inference.opening import OpenedImage
-from berdiff.viewer.document import image_document, result_document
+from berdiff_viewer.document import image_document, result_document
 
 pytestmark = pytest.mark.slow
 

@@ -11,12 +11,12 @@ from pathlib import Path
 
 from made_results import result_2d, several_2d
 
-import berdiff.viewer
+import berdiff_viewer
 from berdiff.output import exports
-from berdiff.viewer.document import live_document, result_document
-from berdiff.viewer.page import SCRIPTS, STATIC, page
+from berdiff_viewer.document import live_document, result_document
+from berdiff_viewer.page import SCRIPTS, STATIC, page
 
-FOLDER = Path(berdiff.viewer.__file__).parent
+FOLDER = Path(berdiff_viewer.__file__).parent
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
 
 
@@ -85,11 +85,11 @@ def test_niivue_is_the_file_that_was_published():
 
 def test_the_wheel_carries_every_file():
     patterns = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["tool"]["setuptools"]
-    patterns = patterns["package-data"]["berdiff"]
+    patterns = patterns["package-data"]["berdiff_viewer"]
     files = [path for part in ("static", "templates") for path in (FOLDER / part).rglob("*") if path.is_file()]
     assert len(files) > len(SCRIPTS)
     for path in files:
-        name = path.relative_to(FOLDER.parent).as_posix()
+        name = path.relative_to(FOLDER).as_posix()
         assert any(fnmatch.fnmatch(name, p) and name.count("/") == p.count("/") for p in patterns), name
 
 

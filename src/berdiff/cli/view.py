@@ -12,7 +12,6 @@ from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
 from berdiff import schema
 from berdiff.data.limits import Limits as ImageLimits
 from berdiff.data.limits import using
-from berdiff.display import note
 from berdiff.errors import InputError
 from berdiff.inference.settings import option
 from berdiff.memory import keep_freed_memory
@@ -60,25 +59,19 @@ class View(schema.Settings):
         schema.check(self, View, option)
         import torch
 
-        from berdiff.viewer.server.corrections import Corrections
-        from berdiff.viewer.server.items import shared_items
-        from berdiff.viewer.server.limits import Limits
-        from berdiff.viewer.server.models import Models, is_model
-        from berdiff.viewer.server.run import Address, serve
-        from berdiff.viewer.server.service import Service
+        from berdiff_viewer.server.common import Limits
+        from berdiff_viewer.server.models import is_model
+        from berdiff_viewer.server.run import Address, make_service, serve
 
         keep_freed_memory()
         torch.set_num_threads(1)  # one worker; the other cores are for reading and packing
         model, paths = self.model, self.paths
         if not is_model(model) and Path(model).exists():  # `berdiff view scan.png`
             model, paths = View.model, (model, *paths)
-        models = Models(model, self.models, self.device)
-        note(f"opening {models.first.name} and the images ...")
-        models.first.load()  # so that the first click is as fast as the next
-        shared = shared_items(paths, models.first.spec.channels, self.split, self.limit)
         limits = Limits(jobs=self.queue, session_seconds=60 * self.session_minutes)
-        corrections = Corrections(self.corrections) if self.corrections else None
-        service = Service(models, {item.id: item for item in shared}, limits, corrections)
+        service = make_service(
+            (model, *self.models), paths, self.split, self.limit, limits, self.corrections, self.device
+        )
         address = Address(self.host, self.port, self.token, self.host_name, not self.no_browser, self.json)
         serve(service, address)
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from berdiff.data.describe import by, decoding, expect, some_values
-from berdiff.data.dicom import DicomVolume, headers_by_series
+from berdiff.data.dicom import DicomVolume, SliceHeader, headers_by_series
 from berdiff.data.limits import check_size
 from berdiff.data.numbers import finite
 from berdiff.data.paths import expect_file
@@ -48,10 +48,14 @@ def shape_of(path: str | Path, ndim: int = 3) -> tuple[int, ...]:
 def shape_of_dicom(folder: str | Path) -> tuple[int, ...]:
     """The shape of the volume of a DICOM series, from the headers alone."""
     headers = next(iter(headers_by_series(folder).values()))
-    first = headers[0]
+    return shape_of_series(headers[0], len(headers))
+
+
+def shape_of_series(first: SliceHeader, slices: int) -> tuple[int, ...]:
+    """The shape of so many slices, by the header of the first."""
     across, down = np.reshape(first.plane(), (2, 3))
     affine = dicom_affine(across, down, np.cross(across, down), np.zeros(3))
-    return _upright_shape(Path(folder), (first.shape[1], first.shape[0], len(headers)), affine)
+    return _upright_shape(first.path, (first.shape[1], first.shape[0], slices), affine)
 
 
 def stored_shape(path: str | Path) -> tuple[int, ...]:

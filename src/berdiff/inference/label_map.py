@@ -1,9 +1,17 @@
 """Several targets in one array: 0 is the background, k + 1 the target k. Nested or exclusive targets fit in it."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 
 from berdiff import metrics
+from berdiff.data.input_spec import Kind
+
+
+def fits_label_map(targets: Sequence[str], kind: Kind) -> bool:
+    """Whether a label map can hold the targets: several of them, nested or exclusive."""
+    return 1 < len(targets) < 256 and kind != "independent"
 
 
 def label_map(masks: np.ndarray) -> np.ndarray:

@@ -11,7 +11,7 @@ import numpy as np
 
 from berdiff.data.describe import by
 from berdiff.data.input_spec import Kind
-from berdiff.inference.label_map import label_map, likeliest
+from berdiff.inference.label_map import fits_label_map, label_map, likeliest
 from berdiff.inference.measurements import QUANTILES, measure
 from berdiff.inference.opening import OpenedImage
 from berdiff.inference.region import Range
@@ -70,7 +70,7 @@ class Result(OpenedImage):
     @property
     def one_map(self) -> bool:
         """Whether a label map can hold the targets: several of them, nested or exclusive."""
-        return 1 < len(self.targets) < 256 and self.kind != "independent"
+        return fits_label_map(self.targets, self.kind)
 
     def majority(self) -> np.ndarray:
         """(K, [Z,] H, W) uint8: `mask`; of exclusive targets, each where it is the likeliest class, background too."""

@@ -4,6 +4,7 @@ from typing import Any
 
 from berdiff import schema
 from berdiff.diffusion.sampler import Sampler
+from berdiff.inference.measurements import measure
 from berdiff.inference.result import Result
 from berdiff.methods.sampling import describe
 
@@ -69,6 +70,20 @@ def measured_line(measured: dict[str, Any]) -> str:
         ]
         parts.append(f"among samples that mark it {', '.join(among)}")
     return "; ".join(parts)
+
+
+def measured_words(result: Result, k: int) -> dict[str, Any]:
+    """One target's figures: how many samples and raters mark it, and sizes among the samples, with each rater's own."""
+    over_samples = result.measurements()[result.targets[k]]
+    own = [measure(masks[k][None], result.spacing) for masks in (() if result.raters is None else result.raters)]
+    medians = [[median for _, _, _, median, _ in sizes(of)] for of in own]
+    rows = [
+        {"what": what, "unit": unit, "low": low, "median": median, "high": high, "raters": [of[i] for of in medians]}
+        for i, (what, unit, low, median, high) in enumerate(sizes(over_samples))
+    ]
+    marked = f"{sum(of['finding_probability'] > 0 for of in own)} of {len(own)}" if own else None
+    shares = {"marked_by": marked_words(over_samples), "empty": percent(over_samples["empty_share"])}
+    return {**shares, "raters_finding": marked, "rows": rows}
 
 
 def marked_words(measured: dict[str, Any]) -> str:

@@ -17,10 +17,9 @@ import numpy as np
 from berdiff import __version__, schema
 from berdiff.errors import InputError
 from berdiff.inference.finding import Finding
-from berdiff.inference.label_map import label_map
+from berdiff.inference.label_map import fits_label_map, label_map
 from berdiff.inference.model import Model
 from berdiff.inference.opening import ReadInput
-from berdiff.inference.result import Result
 from berdiff.output.done_file import Sizes, are_whole, parse_done, whole_result
 from berdiff.output.label_files import label_meaning
 from berdiff.output.nifti import nifti_bytes
@@ -112,19 +111,17 @@ def _volume_files(
 ) -> Iterator[tuple[str, bytes]]:
     """(name, content) of the files that have all findings of a volume on its grid, one array at a time."""
     spec = model.input_spec
-    empty = np.zeros((1, len(spec.targets), 0, 0, 0), np.uint8)
-    whole = Result(**vars(read.placed), pool=empty, targets=spec.targets, kind=spec.kind)
     saliency = combined_saliency(files, case, found, len(spec.targets), read.shape)
-    for name, array in zip(by_target(whole, "saliency"), saliency, strict=True):
-        yield f"{name}.nii.gz", nifti_bytes(whole, array)
+    for name, array in zip(by_target(spec.targets, "saliency"), saliency, strict=True):
+        yield f"{name}.nii.gz", nifti_bytes(array, read.placed)
     majority = combined_majority(files, case, found, saliency, spec.kind == "exclusive")
-    if whole.one_map:
-        meaning = schema.dump(label_meaning(whole))
-        yield "mask.nii.gz", nifti_bytes(whole, label_map(majority), meaning)
+    if fits_label_map(spec.targets, spec.kind):
+        meaning = schema.dump(label_meaning(spec.targets, spec.kind))
+        yield "mask.nii.gz", nifti_bytes(label_map(majority), read.placed, meaning)
         yield "labels.json", meaning.encode()
     else:
-        for name, array in zip(by_target(whole, "mask"), majority, strict=True):
-            yield f"{name}.nii.gz", nifti_bytes(whole, array)
+        for name, array in zip(by_target(spec.targets, "mask"), majority, strict=True):
+            yield f"{name}.nii.gz", nifti_bytes(array, read.placed)
 
 
 def combined_saliency(

@@ -23,7 +23,7 @@ SERIES = 4  # after the three of DICOM SEG
 def dicom_pm_files(source: DicomSource) -> Iterator[tuple[str, bytes]]:
     """saliency.pm.dcm, of several targets saliency-TARGET.pm.dcm: instances of one series."""
     result = source.result
-    for k, name in enumerate(by_target(result, "saliency")):
+    for k, name in enumerate(by_target(result.targets, "saliency")):
         shares = source.stored(result.saliency[k, None])[0, source.segmented]
         yield f"{name}.pm.dcm", source.content(_map(source, shares, k))
 

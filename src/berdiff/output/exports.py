@@ -4,6 +4,7 @@ import csv
 import io
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from importlib import import_module
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -101,13 +102,13 @@ def array_files(kind: str, result: Result, chosen: Representatives, nifti: bool 
     Masks of targets that fit into one label map are label maps, in PNG with the targets' colours as palette.
     """
     nifti, labels = nifti or result.volume, kind in MASKS and result.one_map
-    meaning = schema.dump(label_meaning(result)) if labels else ""
+    meaning = schema.dump(label_meaning(result.targets, result.kind)) if labels else ""
     brightest = MAX_VARIANCE if kind == "variance" else 1
     for stem, masks in _arrays(kind, result, chosen, nifti):
-        each = [(stem, label_map(masks))] if labels else zip(by_target(result, stem), masks, strict=True)
+        each = [(stem, label_map(masks))] if labels else zip(by_target(result.targets, stem), masks, strict=True)
         for name, array in each:
             if nifti:
-                yield f"{name}.nii.gz", nifti_bytes(result, array, meaning)
+                yield f"{name}.nii.gz", nifti_bytes(array, result, meaning)
             elif labels:
                 yield f"{name}.png", picture_bytes(palette_picture(array, len(result.targets)))
             else:
@@ -133,7 +134,7 @@ def facts(result: Result, chosen: Representatives) -> dict[str, Any]:
         "settings": dict(result.settings),
         "targets": result.targets,
         "kind": result.kind,
-        "labels": label_meaning(result)["labels"] if result.one_map else None,
+        "labels": label_meaning(result.targets, result.kind)["labels"] if result.one_map else None,
         "shape": result.pool.shape[2:],
         "spacing_mm": [float(mm) if np.isfinite(mm) else None for mm in result.spacing],
         "region": result.roi,
@@ -172,9 +173,8 @@ def _report(result: Result, chosen: Representatives) -> bytes:
 
 
 def _viewer(result: Result, chosen: Representatives) -> bytes:
-    from berdiff.viewer.page import result_page  # the viewer knows captions and colours: it lies above this folder
-
-    return result_page(result, chosen).encode()
+    """By name and on use: the viewer is a package of its own, which imports this one."""
+    return import_module("berdiff_viewer.page").result_page(result, chosen).encode()
 
 
 def _file(name: str, content: Callable[[Result, Representatives], bytes]) -> Callable[[Result, Representatives], Files]:

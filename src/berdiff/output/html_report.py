@@ -6,25 +6,15 @@ Images are inlined once each; the outlines over them are vectors, so the page st
 import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from PIL import Image
 
 from berdiff import __version__
 from berdiff.data.kinds import RULES
-from berdiff.inference.measurements import measure
 from berdiff.inference.representatives import Representative
 from berdiff.inference.result import Result
-from berdiff.output.captions import (
-    MARKED_MEANS,
-    marked_words,
-    notes,
-    percent,
-    set_words,
-    settings_line,
-    sizes,
-)
+from berdiff.output.captions import MARKED_MEANS, measured_words, notes, set_words, settings_line
 from berdiff.output.colours import legend
 from berdiff.output.tiles import SHOWN_SAMPLES, Tile, grey_bytes, picture_bytes, result_tiles, target_tiles
 from berdiff.output.views import close_up
@@ -57,7 +47,7 @@ def page(title: str, entries: Sequence[ReportEntry], intro: Sequence[str] = (), 
     def name_of_plane(tile: Tile) -> str:
         return planes.setdefault((_address(tile), *tile.plane.shape), f"p{len(planes)}")
 
-    environment.globals |= {"name_of_plane": name_of_plane, "path": _path, "measured": _measured}
+    environment.globals |= {"name_of_plane": name_of_plane, "path": _path, "measured": measured_words}
     environment.globals |= {"close_up": close_up, "result_tiles": result_tiles, "target_tiles": target_tiles}
     environment.globals |= {"legend": legend, "rules": RULES}
     environment.globals |= {
@@ -75,20 +65,6 @@ def _path(segments: np.ndarray) -> str:
     """Segments of `edges`, which run across or down, as an SVG path."""
     steps = [(x, y, x_end - x, y_end - y) for (x, y), (x_end, y_end) in segments.tolist()]
     return "".join(f"M{x:g} {y:g}h{right:g}" if right else f"M{x:g} {y:g}v{down:g}" for x, y, right, down in steps)
-
-
-def _measured(result: Result, k: int) -> dict[str, Any]:
-    """Of one target: (what, 5 %, median, 95 %, each rater's own) of each size, and how many mark something."""
-    over_samples = result.measurements()[result.targets[k]]
-    of_raters = [measure(masks[k][None], result.spacing) for masks in ([] if result.raters is None else result.raters)]
-    medians = [[median for _, _, _, median, _ in sizes(of_rater)] for of_rater in of_raters]
-    rows = [
-        (f"{what}, {unit}", low, median, high, ", ".join(own[i] for own in medians))
-        for i, (what, unit, low, median, high) in enumerate(sizes(over_samples))
-    ]
-    marked = sum(of_rater["finding_probability"] > 0 for of_rater in of_raters)
-    marked_by, empty = marked_words(over_samples), percent(over_samples["empty_share"])
-    return {"rows": rows, "marked_by": marked_by, "empty": empty, "marked": marked, "raters": len(of_raters)}
 
 
 def _address(tile: Tile) -> str:

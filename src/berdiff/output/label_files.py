@@ -1,12 +1,13 @@
 """What a label map's values mean, and how it looks as a picture."""
 
+from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
-from berdiff.inference.result import Result
+from berdiff.data.input_spec import Kind
 from berdiff.output.colours import legend, rgb_of, target_colours
 
 VALUES = {
@@ -15,11 +16,11 @@ VALUES = {
 }
 
 
-def label_meaning(result: Result) -> dict[str, Any]:
+def label_meaning(targets: Sequence[str], kind: Kind) -> dict[str, Any]:
     """What labels.json holds, of targets that fit into one map."""
-    named = {str(value): name for value, name in enumerate(("background", *result.targets))}
-    colours = dict(legend(result.targets))
-    return {"kind": result.kind, "values": VALUES[result.kind], "labels": named, "colours": colours}
+    named = {str(value): name for value, name in enumerate(("background", *targets))}
+    colours = dict(legend(targets))
+    return {"kind": kind, "values": VALUES[kind], "labels": named, "colours": colours}
 
 
 def palette_picture(labels: np.ndarray, targets: int) -> Image.Image:

@@ -7,10 +7,9 @@ import numpy as np
 
 from berdiff.data.describe import present
 from berdiff.data.dicom import read_header
-from berdiff.data.reading import Geometry
+from berdiff.data.reading import Geometry, ImageFile
 from berdiff.data.volumes import dicom_affine, turn_upright
 from berdiff.inference.opening import OpenedImage
-from berdiff.inference.result import Result
 from berdiff.output.captions import NOT_CLINICAL
 
 # What is taken over of a NIfTI source's header: numbers alone. Its texts (description, file names, name of the data
@@ -19,26 +18,26 @@ GEOMETRY = ("dim_info", "pixdim", "xyzt_units", "qform_code", "sform_code", "qua
 GEOMETRY += ("qoffset_x", "qoffset_y", "qoffset_z", "srow_x", "srow_y", "srow_z")
 
 
-def nifti_bytes(result: Result, array: np.ndarray, labels: str = "") -> bytes:
-    """A .nii.gz of `([Z,] H, W)`, or of `(m, [Z,] H, W)` as m volumes, on the grid of the result's source.
+def nifti_bytes(array: np.ndarray, image: OpenedImage | ImageFile, labels: str = "") -> bytes:
+    """A .nii.gz of an upright `([Z,] H, W)`, or of `(m, [Z,] H, W)` as m volumes, on the grid of the image's source.
 
     `labels`: what the values of a label map mean; it becomes the header's comment.
     """
     import nibabel
     from nibabel.nifti1 import Nifti1Extension
 
-    axes = 3 if result.volume else 2
-    affine, header = _header(result)
-    stored = _grid(result, array.reshape(-1, *array.shape[-axes:]))  # (m, X, Y, Z)
+    axes = len(image.spacing)
+    affine, header = _header(image)
+    stored = _grid(image.geometry, array.reshape(-1, *array.shape[-axes:]))  # (m, X, Y, Z)
     values = stored[0] if array.ndim == axes else np.moveaxis(stored, 0, -1)
     kind = nibabel.Nifti2Image if isinstance(header, nibabel.Nifti2Header) else nibabel.Nifti1Image
-    image = kind(np.ascontiguousarray(values), affine, header)
-    image.header.set_data_dtype(values.dtype)
-    image.header["descrip"] = f"berdiff, {NOT_CLINICAL}"
+    file = kind(np.ascontiguousarray(values), affine, header)
+    file.header.set_data_dtype(values.dtype)
+    file.header["descrip"] = f"berdiff, {NOT_CLINICAL}"
     if labels:
-        image.header.set_intent("label")
-        image.header.extensions.append(Nifti1Extension("comment", labels.encode()))
-    return gzip.compress(image.to_bytes(), mtime=0)  # no time of writing: the same run, the same bytes
+        file.header.set_intent("label")
+        file.header.extensions.append(Nifti1Extension("comment", labels.encode()))
+    return gzip.compress(file.to_bytes(), mtime=0)  # no time of writing: the same run, the same bytes
 
 
 def upright_affine(image: OpenedImage) -> np.ndarray:
@@ -53,19 +52,18 @@ def upright_affine(image: OpenedImage) -> np.ndarray:
     return affine @ inv_ornt_aff(turn_upright(affine), shape)
 
 
-def _grid(result: Result, arrays: np.ndarray) -> np.ndarray:
+def _grid(geometry: Geometry, arrays: np.ndarray) -> np.ndarray:
     """(m, [Z,] H, W) -> (m, X, Y, Z) in the order of the source file; a picture's X is its columns."""
-    geometry = result.geometry
-    stored = geometry.to_stored(arrays)
+    stored, planar = geometry.to_stored(arrays), arrays.ndim == 3
     if geometry.kind == "nifti":  # of a plane exported as NIfTI, (H, W) is the stored order, perhaps with axes of one
         shape = tuple(geometry.header.get_data_shape())
-        return stored.reshape(-1, *shape) if not result.volume and np.prod(shape) == stored[0].size else stored
-    return (stored if result.volume else stored[:, None]).transpose(0, 3, 2, 1)
+        return stored.reshape(-1, *shape) if planar and np.prod(shape) == stored[0].size else stored
+    return (stored[:, None] if planar else stored).transpose(0, 3, 2, 1)
 
 
-def _header(result: OpenedImage) -> tuple[np.ndarray, Any]:
+def _header(image: OpenedImage | ImageFile) -> tuple[np.ndarray, Any]:
     """The affine (4, 4) of `_grid`'s axes and a header to start from, in which a NIfTI source has left its geometry."""
-    geometry = result.geometry
+    geometry = image.geometry
     if geometry.kind == "nifti":
         source = geometry.header
         header = type(source)(endianness=source.endianness)
@@ -79,10 +77,11 @@ def _header(result: OpenedImage) -> tuple[np.ndarray, Any]:
     if geometry.kind == "dicom":
         header.set_xyzt_units("mm")
         needed = "the DICOM tags PixelSpacing, ImagePositionPatient and ImageOrientationPatient"
-        return present(place_of(geometry), result.name, needed), header
-    known = bool(np.isfinite(result.spacing).all())
+        what = image.name if isinstance(image, OpenedImage) else "image"
+        return present(place_of(geometry), what, needed), header
+    known = bool(np.isfinite(image.spacing).all())
     header.set_xyzt_units("mm" if known else "unknown")
-    between, row, column = (1.0, *result.spacing)[-3:] if known else (1.0, 1.0, 1.0)
+    between, row, column = (1.0, *image.spacing)[-3:] if known else (1.0, 1.0, 1.0)
     # As the picture is looked at: columns run to the patient's left, rows to the back, slices up.
     return np.diag([-column, -row, between, 1.0]), header
 

@@ -1,7 +1,7 @@
 """Which overlays a result has: all targets together, and the contours of each."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -18,11 +18,11 @@ Place = tuple[int, ...]  # (slice,) of a volume, () of a 2D image
 Files = Iterator[tuple[str, bytes]]  # (name, content)
 
 
-def by_target(result: Result, name: str) -> list[str]:
+def by_target(targets: Sequence[str], name: str) -> list[str]:
     """A file's name for each target, safe on any file system; one target needs none in it."""
-    if len(result.targets) == 1:
+    if len(targets) == 1:
         return [name]
-    safe = [re.sub(r"[^A-Za-z0-9.]+", "-", target).strip("-.") or "target" for target in result.targets]
+    safe = [re.sub(r"[^A-Za-z0-9.]+", "-", target).strip("-.") or "target" for target in targets]
     alike = len({target.lower() for target in safe}) < len(safe)
     return [f"{name}-{k}-{target}" if alike else f"{name}-{target}" for k, target in enumerate(safe, 1)]
 
@@ -41,7 +41,7 @@ def overlay_files(result: Result) -> Files:
             return replace(tile, key=legend(result.targets))
 
         yield from _slices(result, "overlay", majority.max(axis=0), together)
-    for k, name in enumerate(by_target(result, "overlay")):
+    for k, name in enumerate(by_target(result.targets, "overlay")):
         saliency, words = result.saliency[k], f"{result.targets[k]}, outlined where more than this share of the samples"
 
         def own(place: Place, name: str, k: int = k, saliency: np.ndarray = saliency, words: str = words) -> Tile:

@@ -22,11 +22,11 @@ from berdiff.inference.region import Region
 from berdiff.inference.settings import SegmentSettings
 from berdiff.output.kinds import OutputSettings
 from berdiff.output.segmentation import SegmentationJob
-from berdiff.viewer.server.guard import Access
-from berdiff.viewer.server.items import shared_items
-from berdiff.viewer.server.models import Models, is_model
-from berdiff.viewer.server.run import listen, printed_address
-from berdiff.viewer.server.service import PREFIX, remove_leftovers
+from berdiff_viewer.server.guard import Access
+from berdiff_viewer.server.items import shared_items
+from berdiff_viewer.server.models import Models, is_model
+from berdiff_viewer.server.run import listen, printed_address
+from berdiff_viewer.server.service import PREFIX, remove_leftovers
 from fakes import make_store
 
 
@@ -49,8 +49,8 @@ def test_without_the_extra_it_is_one_sentence(capsys, monkeypatch):
     ],
 )
 def test_bad_options_are_one_sentence(argv, sentence, capsys, monkeypatch):
-    monkeypatch.setattr("berdiff.viewer.server.run.serve", lambda service, address: service.close())
-    monkeypatch.setattr("berdiff.viewer.server.items.open_held_out", lambda: None)
+    monkeypatch.setattr("berdiff_viewer.server.run.serve", lambda service, address: service.close())
+    monkeypatch.setattr("berdiff_viewer.server.items.open_held_out", lambda: None)
     if not sentence:
         assert Models(argv[0], argv[2:]).first.name == "lidc"  # the same one twice is one
         return

@@ -11,10 +11,10 @@ from berdiff.inference.inputs import Input
 from berdiff.inference.opening import open_input
 from berdiff.inference.region import Region
 from berdiff.inference.settings import SegmentSettings
-from berdiff.viewer.server.grid import upright_place
-from berdiff.viewer.server.images import Images
-from berdiff.viewer.server.items import item_of
-from berdiff.viewer.server.limits import Limits
+from berdiff_viewer.server.common import Limits
+from berdiff_viewer.server.grid import upright_place
+from berdiff_viewer.server.images import Images
+from berdiff_viewer.server.items import item_of
 
 RULES = [Intensity("auto"), Intensity("percentiles"), Intensity("brain"), Intensity("dtype")]
 RULES += [Intensity("minmax", field=12), Intensity("minmax"), Intensity("window", (-50.0, 300.0))]

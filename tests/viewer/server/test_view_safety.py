@@ -13,8 +13,8 @@ from dicom_writer import write_slice
 from fastapi.testclient import TestClient
 from view_server import ADDRESS, another, item_named, picture, serving, upload, volume
 
-from berdiff.viewer.server import pages
-from berdiff.viewer.server.guard import HEADERS, Access
+from berdiff_viewer import document as pages
+from berdiff_viewer.server.guard import HEADERS, Access
 
 
 def zipped(*members, attributes=0, **options):

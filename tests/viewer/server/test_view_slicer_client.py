@@ -20,8 +20,8 @@ from test_view_corrections import save
 from view_server import POINT, item_named, listening, picture, segmented, serving, volume
 
 from berdiff.methods import folder
-from berdiff.viewer.server import log
-from berdiff.viewer.server.guard import Access
+from berdiff_viewer.server import common
+from berdiff_viewer.server.guard import Access
 from fakes import Blur, make_spec, make_store
 
 WHEEL = "monailabel-0.8.5-202411252313-py3-none-any.whl"
@@ -360,11 +360,11 @@ def test_every_route_of_monai_label_answers_in_a_sentence(wheel, client):
 
 
 def test_the_log_has_requests_and_no_names(slicer, client, monkeypatch):
-    monkeypatch.setattr(log.logger, "handlers", [])
-    monkeypatch.setattr(log.logger, "propagate", True)
-    level = log.logger.level
+    monkeypatch.setattr(common.logger, "handlers", [])
+    monkeypatch.setattr(common.logger, "propagate", True)
+    level = common.logger.level
     try:
-        log.set_up(logging.INFO)
+        common.set_up_log(logging.INFO)
         client.get("/datastore/image/info?image=scan")
         lines = client.get("/logs/?lines=1").text.splitlines()
         assert len(lines) == 1
@@ -372,4 +372,4 @@ def test_the_log_has_requests_and_no_names(slicer, client, monkeypatch):
         assert client.get("/logs/?lines=0").text == ""
         assert client.get("/logs/?lines=5000").status_code == 422
     finally:
-        log.logger.setLevel(level)
+        common.logger.setLevel(level)

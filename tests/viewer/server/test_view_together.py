@@ -7,7 +7,7 @@ from view_server import listening, serving, volume
 from berdiff.cli.main import main
 from berdiff.data.store import open_store
 
-pytest.importorskip("berdiff.viewer.page")
+pytest.importorskip("berdiff_viewer.page")
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("real_pages")]
 
 

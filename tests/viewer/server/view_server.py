@@ -13,13 +13,13 @@ import uvicorn
 from fastapi.testclient import TestClient
 from PIL import Image
 
-from berdiff.viewer.server.app import create_app
-from berdiff.viewer.server.corrections import Corrections
-from berdiff.viewer.server.guard import Access
-from berdiff.viewer.server.items import shared_items
-from berdiff.viewer.server.limits import Limits
-from berdiff.viewer.server.models import Models
-from berdiff.viewer.server.service import Service
+from berdiff_viewer.server.app import create_app
+from berdiff_viewer.server.common import Limits
+from berdiff_viewer.server.corrections import Corrections
+from berdiff_viewer.server.guard import Access
+from berdiff_viewer.server.items import shared_items
+from berdiff_viewer.server.models import Models
+from berdiff_viewer.server.service import Service
 
 ADDRESS = "http://127.0.0.1:8000"
 POINT = np.array([20, 33, 7])  # i, j, k of the bright voxels' middle in `volume`
@@ -109,7 +109,7 @@ def listening(app):
 def upload_and_click(client):
     client.headers["X-Berdiff-Token"] = client.get("/api/state").json()["token"]
     (item,) = client.post("/api/items", files=[("files", ("a.png", picture((80, 80), (40, 40))))]).json()["items"]
-    body = {"item": item["id"], "center": [40, 40], "samples": 4}
+    body = {"item": item["id"], "center": [40, 40], "samples": 4, "force": True}  # a model of CT
     id = client.post("/api/jobs", json=body).json()["id"]
     end = time.monotonic() + 60
     while (job := client.get(f"/api/jobs/{id}").json())["state"] in ("queued", "running") and time.monotonic() < end:

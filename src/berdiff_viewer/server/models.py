@@ -11,7 +11,7 @@ from berdiff.data.describe import expect
 from berdiff.data.input_spec import InputSpec
 from berdiff.methods import folder
 from berdiff.methods.config import MethodConfig
-from berdiff.viewer.server.refusal import Refused
+from berdiff_viewer.server.common import Refused
 
 if TYPE_CHECKING:
     from berdiff.inference.model import Model

@@ -16,8 +16,8 @@ from berdiff.errors import InputError
 from berdiff.inference.opening import OpenedImage, noted, open_file, open_input
 from berdiff.inference.region import Region
 from berdiff.inference.settings import SegmentSettings
-from berdiff.viewer.server.items import Item
-from berdiff.viewer.server.limits import Limits
+from berdiff_viewer.server.common import Limits
+from berdiff_viewer.server.items import Item
 
 T = TypeVar("T")
 

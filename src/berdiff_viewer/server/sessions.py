@@ -10,10 +10,9 @@ from dataclasses import dataclass, field
 from hmac import compare_digest
 from pathlib import Path
 
-from berdiff.viewer.server.items import Item
-from berdiff.viewer.server.jobs import Job
-from berdiff.viewer.server.limits import Limits
-from berdiff.viewer.server.refusal import Refused, busy, not_found
+from berdiff_viewer.server.common import Limits, Refused, busy, not_found
+from berdiff_viewer.server.items import Item
+from berdiff_viewer.server.jobs import Job
 
 
 @dataclass(eq=False)

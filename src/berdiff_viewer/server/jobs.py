@@ -9,10 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from berdiff.errors import InputError
-from berdiff.viewer.server.limits import Limits
-from berdiff.viewer.server.log import log_failure
-from berdiff.viewer.server.refusal import busy
-from berdiff.viewer.server.work import Progress, Segmented
+from berdiff_viewer.server.common import Limits, busy, log_failure
+from berdiff_viewer.server.work import Progress, Segmented
 
 State = Literal["queued", "running", "done", "failed", "cancelled"]
 Work = Callable[[Progress], Segmented]

@@ -5,6 +5,7 @@ Points are voxels (i, j, k) of the image's NIfTI file, as 3D Slicer counts them;
 
 import asyncio
 import json
+import secrets
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -17,12 +18,13 @@ from berdiff import __version__
 from berdiff.errors import InputError
 from berdiff.inference.label_map import label_map
 from berdiff.inference.settings import SetRule
-from berdiff.viewer.server.api import FORM, REFUSALS
-from berdiff.viewer.server.context import Context, context
-from berdiff.viewer.server.grid import on_grid, upright_place
-from berdiff.viewer.server.items import Item
-from berdiff.viewer.server.log import recent
-from berdiff.viewer.server.monai_datastore import (
+from berdiff.output.nifti import nifti_bytes
+from berdiff_viewer.server.api import FORM, REFUSALS
+from berdiff_viewer.server.common import Refused, not_found, recent_lines
+from berdiff_viewer.server.context import Context, context
+from berdiff_viewer.server.grid import nrrd, upright_place
+from berdiff_viewer.server.items import Item
+from berdiff_viewer.server.monai_datastore import (
     STRATEGIES,
     Params,
     base_name,
@@ -32,11 +34,9 @@ from berdiff.viewer.server.monai_datastore import (
     parsed_params,
     shared_item,
 )
-from berdiff.viewer.server.refusal import Refused, not_found
-from berdiff.viewer.server.schemas import LIMITS, JobRequest
-from berdiff.viewer.server.sessions import Session
-from berdiff.viewer.server.wire import multipart, nrrd
-from berdiff.viewer.server.work import Segmented
+from berdiff_viewer.server.schemas import LIMITS, JobRequest
+from berdiff_viewer.server.sessions import Session
+from berdiff_viewer.server.work import Segmented
 
 router = APIRouter(responses=REFUSALS, tags=["MONAI Label"])
 On = Annotated[Context, Depends(context)]
@@ -244,15 +244,30 @@ async def _infer(
         if output == "dicom_seg":
             seg = dict(done.files("dicom-seg", on.service.limits))["mask.seg.dcm"]
             return Response(seg, media_type="application/dicom")
-        content, name = on_grid(opened, labels), "label.nii.gz"
+        content, name = nifti_bytes(labels, opened), "label.nii.gz"
         if params.result_extension == ".nrrd":
             content, name = nrrd(content, params.result_compress, params.result_dtype), "label.nrrd"
         if output == "image":
             return Response(content, media_type="application/octet-stream")
-        body, kind = multipart(facts, name, content)
+        body, kind = _multipart(facts, name, content)
         return Response(body, headers={"Content-Type": kind})
 
     return await on.heavy(answered, item)
+
+
+def _multipart(params: dict[str, Any], name: str, content: bytes) -> tuple[bytes, str]:
+    """(body, content type): the field `params` in JSON, then the file `image`."""
+    boundary = secrets.token_hex(16)
+    parts = [
+        b'Content-Disposition: form-data; name="params"\r\nContent-Type: application/json\r\n\r\n'
+        + json.dumps(params).encode(),
+        f'Content-Disposition: form-data; name="image"; filename="{name}"\r\n'.encode()
+        + b"Content-Type: application/octet-stream\r\n\r\n"
+        + content,
+    ]
+    mark = f"--{boundary}".encode()
+    body = b"".join(mark + b"\r\n" + part + b"\r\n" for part in parts) + mark + b"--\r\n"
+    return body, f"multipart/form-data; boundary={boundary}"
 
 
 def _facts(done: Any, what: str) -> dict[str, Any]:
@@ -296,7 +311,7 @@ async def infer_without_model() -> None:
 @router.get("/logs", include_in_schema=False)
 @router.get("/logs/", response_class=PlainTextResponse, summary="The last lines of the log: one per request")
 async def logs(lines: Annotated[int, Query(ge=0, le=1000)] = 300) -> PlainTextResponse:
-    return PlainTextResponse("".join(f"{line}\n" for line in recent(lines)))
+    return PlainTextResponse("".join(f"{line}\n" for line in recent_lines(lines)))
 
 
 @router.get("/train", include_in_schema=False)

@@ -27,8 +27,8 @@ from berdiff import __version__, schema
 from berdiff.data.describe import by, expect
 from berdiff.data.reading import ImageFile, read_labels
 from berdiff.files import whole_file, write_text
-from berdiff.viewer.server.grid import on_grid
-from berdiff.viewer.server.items import Item
+from berdiff.output.nifti import nifti_bytes
+from berdiff_viewer.server.items import Item
 
 Note = Mapping[str, Any]
 
@@ -167,7 +167,7 @@ def image_files(item: Item, file: ImageFile, case: str) -> list[tuple[str, bytes
         names = [f"{case}_{i:04d}" if several else case for i in range(len(paths))]
         return [(f"images/{n}{_suffix(path)}", path.read_bytes()) for n, path in zip(names, paths, strict=True)]
     if kind == "dicom" and not file.planar:
-        return [(f"images/{case}.nii.gz", on_grid(file, file.values[0]))]
+        return [(f"images/{case}.nii.gz", nifti_bytes(file.values[0], file))]
     several = len(file.values) > 1
     names = [f"{case}_{i:04d}" if several else case for i in range(len(file.values))]
     return [(f"images/{n}.npy", _npy(plane[0])) for n, plane in zip(names, file.values, strict=True)]
@@ -177,7 +177,7 @@ def mask_file(file: ImageFile, mask: np.ndarray) -> tuple[str, bytes]:
     """(suffix, content) of a mask ([Z,] H, W) of 0 and 1."""
     kind = file.geometry.kind
     if kind == "nifti" or (kind == "dicom" and not file.planar):
-        return ".nii.gz", on_grid(file, mask)
+        return ".nii.gz", nifti_bytes(mask, file)
     if file.planar:
         picture = io.BytesIO()
         Image.fromarray(mask * np.uint8(255)).save(picture, "PNG")

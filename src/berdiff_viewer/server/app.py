@@ -10,11 +10,11 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from berdiff import __version__
-from berdiff.viewer.server import api, monai, monai_datastore
-from berdiff.viewer.server.context import Context, known_session
-from berdiff.viewer.server.guard import UNEXPECTED, Access, Guard
-from berdiff.viewer.server.refusal import Refused
-from berdiff.viewer.server.service import Service
+from berdiff_viewer.server import api, monai, monai_datastore
+from berdiff_viewer.server.common import Refused
+from berdiff_viewer.server.context import Context, known_session
+from berdiff_viewer.server.guard import UNEXPECTED, Access, Guard
+from berdiff_viewer.server.service import Service
 
 MOST_CHARACTERS = 300
 

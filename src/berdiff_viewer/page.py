@@ -13,9 +13,9 @@ from typing import Any
 
 from berdiff.inference.representatives import Representative
 from berdiff.inference.result import Result
-from berdiff.viewer.document import result_document
+from berdiff_viewer.document import live_document, result_document
 
-STATIC = files("berdiff.viewer") / "static"
+STATIC = files("berdiff_viewer") / "static"
 SCRIPTS = (
     "niivue/niivue.umd.js",
     "js/data.js",
@@ -36,13 +36,18 @@ def result_page(result: Result, representatives: Sequence[Representative]) -> st
     return page(result_document(result, representatives))
 
 
+def live_page(token: str) -> str:
+    """What the server shows, before anything is opened."""
+    return page(live_document(token))
+
+
 def page(document: dict[str, Any]) -> str:
     """The whole page of a document of `document.py`."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
     options = {"autoescape": True, "undefined": StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
-    environment = Environment(loader=PackageLoader("berdiff.viewer"), **options)
+    environment = Environment(loader=PackageLoader("berdiff_viewer"), **options)
     live = document["mode"] == "live"
     return environment.get_template("viewer.html.j2").render(
         document=document,

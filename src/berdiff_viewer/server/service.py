@@ -10,7 +10,8 @@ import tempfile
 import threading
 import time
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -22,20 +23,19 @@ from berdiff.data.describe import by, expect
 from berdiff.data.reading import Geometry, ImageFile
 from berdiff.errors import InputError
 from berdiff.files import lock
-from berdiff.viewer.server import pages
-from berdiff.viewer.server.corrections import Corrections, safe_name
-from berdiff.viewer.server.grid import labels_from_grid
-from berdiff.viewer.server.images import Images
-from berdiff.viewer.server.items import Item, uploaded_items
-from berdiff.viewer.server.jobs import Job, JobQueue
-from berdiff.viewer.server.limits import Limits
-from berdiff.viewer.server.models import Models
-from berdiff.viewer.server.refusal import Refused, public
-from berdiff.viewer.server.results import most_disagreement
-from berdiff.viewer.server.schemas import JobRequest, RaterRequest
-from berdiff.viewer.server.sessions import Session, Sessions, item_of
-from berdiff.viewer.server.uploads import Upload, check_headers
-from berdiff.viewer.server.work import Progress, Segmented, segment
+from berdiff_viewer import document
+from berdiff_viewer.server.common import Limits, Refused, public
+from berdiff_viewer.server.corrections import Corrections, safe_name
+from berdiff_viewer.server.grid import labels_from_grid
+from berdiff_viewer.server.images import Images
+from berdiff_viewer.server.items import Item, uploaded_items
+from berdiff_viewer.server.jobs import Job, JobQueue
+from berdiff_viewer.server.models import Models
+from berdiff_viewer.server.results import most_disagreement
+from berdiff_viewer.server.schemas import JobRequest, RaterRequest
+from berdiff_viewer.server.sessions import Session, Sessions, item_of
+from berdiff_viewer.server.uploads import Upload, check_headers
+from berdiff_viewer.server.work import Progress, Segmented, segment
 
 PREFIX = "berdiff-view-"
 HOUSEKEEPING = 0.5  # seconds between two looks at what is over
@@ -95,6 +95,19 @@ class Service:
 
     def upload(self, session: Session, files: Iterable[tuple[str, BinaryIO]]) -> list[Item]:
         """The new items of (name, content); where one file is refused, none is kept."""
+        with self._received(session, files) as upload:
+            items = uploaded_items(upload.folder, self.models.first.spec.channels, "uploaded")
+            for item in items:
+                expect(not item.input.error, item.name, "a readable image", item.input.error)
+            with session.lock:
+                most = self.limits.items
+                expect(len(session.items) + len(items) <= most, "upload", f"at most {most} images of one session")
+                session.items |= {item.id: item for item in items}
+        return items
+
+    @contextmanager
+    def _received(self, session: Session, files: Iterable[tuple[str, BinaryIO]]) -> Iterator[Upload]:
+        """Files of (name, content), checked by their headers; removed where the block refuses one."""
         folder = session.folder / secrets.token_hex(4)
         folder.mkdir(parents=True)
         upload = Upload(folder, self.limits, self.sessions.room())
@@ -103,13 +116,8 @@ class Service:
                 upload.add(name, content)
             expect(upload.files, "upload", "PNG, JPG, TIFF, NIfTI, DICOM or .npy files, or a zip of them", "none")
             check_headers(upload.files, self.limits)
-            items = uploaded_items(folder, self.models.first.spec.channels, "uploaded")
-            for item in items:
-                expect(not item.input.error, item.name, "a readable image", item.input.error)
+            yield upload
             with session.lock:
-                most = self.limits.items
-                expect(len(session.items) + len(items) <= most, "upload", f"at most {most} images of one session")
-                session.items |= {item.id: item for item in items}
                 session.stored += upload.unpacked
         except InputError as error:
             shutil.rmtree(folder, ignore_errors=True)
@@ -117,7 +125,6 @@ class Service:
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
-        return items
 
     def shared_named(self, image: str) -> Item | None:
         """By its id, its name or the UID of its DICOM series: never by a path."""
@@ -180,10 +187,10 @@ class Service:
         opened = self.images.shown(item)
         if item.saved is not None:
             result = item.saved.result(opened)
-            return pages.result_document(result, result.representatives(), image=True)
+            return document.result_document(result, result.representatives())
         store = item.input.store
         channels = store.channels if store is not None else self.models.first.spec.channels
-        return pages.image_document(opened, channels, ())
+        return document.image_document(opened, channels)
 
     # --- raters ------------------------------------------------------------------------------------------------------
 
@@ -245,9 +252,9 @@ class Service:
         note: dict[str, Any],
     ) -> list[str]:
         """A label map that a client sends as a file, on the grid of the item: each value is a target's mask."""
-        (label,) = self.upload(session, [(name, content)])
         file = self.values(item)
-        labels = labels_from_grid(label.paths[0], file)
+        with self._received(session, [(name, content)]) as upload:  # no image of the session: nobody sees it as one
+            labels = labels_from_grid(upload.files[0], file)
         shape = file.values.shape[2:] if file.planar else file.values.shape[1:]
         found = {int(value) for value in np.unique(labels)} - {0}
         expect(found <= set(names), "label", f"the values {', '.join(map(str, sorted(names)))}", sorted(found))

@@ -7,8 +7,6 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from berdiff.data import dicom, manifest, volumes
 from berdiff.data.held_out import open_held_out
 from berdiff.data.reading import Kind, kind_of, outline
@@ -16,7 +14,7 @@ from berdiff.data.store import open_store
 from berdiff.data.subset import choose_cases
 from berdiff.errors import InputError
 from berdiff.inference.inputs import Input, case_input, find_inputs
-from berdiff.viewer.server.results import SavedResult, saved_results
+from berdiff_viewer.server.results import SavedResult, saved_results
 
 
 @dataclass(eq=False)
@@ -68,7 +66,7 @@ def item_of(one: Input, id: str, group: str, own: bool = False, saved: SavedResu
         if item.kind == "dicom":
             header = dicom.read_header(first)
             item.series, item.title, item.channels = header.series_uid, header.title, 1
-            item.shape = _series_shape(header, len(one.paths)) if len(one.paths) > 1 else ()
+            item.shape = volumes.shape_of_series(header, len(one.paths)) if len(one.paths) > 1 else ()
         if item.kind == "nifti" and len(stored := volumes.stored_shape(first)) > 3 and stored[3] > 1:
             item.shape, item.channels = volumes.shape_of(first, 4)[-3:], stored[3]
         elif item.kind != "dicom" or len(one.paths) == 1:
@@ -106,15 +104,6 @@ def uploaded_items(folder: Path, channels: Sequence[str], group: str) -> list[It
     """The images of an upload that lies in `folder`; each was chosen, so none is left out."""
     found = find_inputs([folder], channels, labels=True)
     return [item_of(one, secrets.token_urlsafe(9), group, own=True) for one in found]
-
-
-def _series_shape(header: dicom.SliceHeader, slices: int) -> tuple[int, ...]:
-    """Upright, of so many slices of one series, by the header of the first."""
-    across, down = np.reshape(header.plane(), (2, 3))
-    affine = volumes.dicom_affine(across, down, np.cross(across, down), np.zeros(3))
-    back = volumes.turn_back(affine)  # from upright to stored: its first column has the stored axis of each upright one
-    stored = (header.shape[1], header.shape[0], slices)
-    return tuple(stored[int(axis)] for axis in back[:, 0])[::-1]
 
 
 def _is_local_folder(path: str) -> bool:

@@ -12,15 +12,18 @@ from math import prod
 from pathlib import Path, PurePosixPath
 from typing import IO
 
+import tifffile
+from PIL import Image
+from pydicom.filereader import read_file_meta_info
+
 from berdiff.data import dicom, images, volumes
 from berdiff.data.describe import by, decoding, expect
 from berdiff.data.reading import SUFFIXES, open_numpy
 from berdiff.errors import InputError
-from berdiff.viewer.server.limits import MIB, Limits
+from berdiff_viewer.server.common import MIB, Limits
 
 CHUNK = MIB
 LONGEST_NAME = 120
-PLAIN = (*images.SUFFIXES, *volumes.SUFFIXES, ".npy")  # what is no DICOM
 DEFLATED = "1.2.840.10008.1.2.1.99"
 
 
@@ -124,24 +127,14 @@ def check_headers(files: Iterable[Path], limits: Limits) -> None:
 
 
 def _declared_shape(path: Path) -> tuple[tuple[int, ...], str]:
-    """The shape, and what the file is a part of."""
-    lower = path.name.lower()
-    if not lower.endswith(PLAIN):
-        return _dicom_shape(path)
-    return _plain_shape(path, lower), str(path)
-
-
-def _plain_shape(path: Path, lower: str) -> tuple[int, ...]:
+    """The shape, and what the file is a part of. No more is read than the header: `reading.outline` may read pixels."""
+    lower, one = path.name.lower(), str(path)
     if lower.endswith(volumes.SUFFIXES):
-        return volumes.stored_shape(path)
+        return volumes.stored_shape(path), one
     if lower.endswith(".npy"):
-        return open_numpy(path).shape
-    return _tiff_shape(path) if lower.endswith((".tif", ".tiff")) else _picture_shape(path)
-
-
-def _dicom_shape(path: Path) -> tuple[tuple[int, ...], str]:
-    from pydicom.filereader import read_file_meta_info
-
+        return open_numpy(path).shape, one
+    if lower.endswith(images.SUFFIXES):
+        return _picture_shape(path, lower.endswith((".tif", ".tiff"))), one
     with decoding(path.name, "a DICOM file", "one that cannot be read"):
         syntax = read_file_meta_info(path).get("TransferSyntaxUID")
     # pydicom inflates such a file as a whole, however large it becomes, before it reads a tag
@@ -150,24 +143,15 @@ def _dicom_shape(path: Path) -> tuple[tuple[int, ...], str]:
     return (*header.shape, header.frames, header.channels), header.series_uid
 
 
-def _picture_shape(path: Path) -> tuple[int, ...]:
-    from PIL import Image
-
+def _picture_shape(path: Path, tiff: bool) -> tuple[int, ...]:
     try:
+        if tiff:
+            with tifffile.TiffFile(path) as file:
+                return (len(file.pages), *file.pages.first.shape)
         with Image.open(path, formats=("PNG", "JPEG")) as picture:  # by content: other formats bring other dangers
             return picture.size
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+    except Exception as error:  # whatever a library meets; its own words may have the path
         raise InputError(f"{path.name}: expected a whole picture, found a damaged or too large one") from error
-
-
-def _tiff_shape(path: Path) -> tuple[int, ...]:
-    import tifffile
-
-    try:
-        with tifffile.TiffFile(path) as file:
-            return (len(file.pages), *file.pages.first.shape)
-    except Exception as error:  # tifffile raises what it happens to meet; all of it means: no TIFF
-        raise InputError(f"{path.name}: expected a whole TIFF picture, found a damaged one") from error
 
 
 def _chunks(source: IO[bytes]) -> Iterator[bytes]:

@@ -1,5 +1,7 @@
 """What the page shows, as plain JSON: of a result, of an image alone, or of nothing yet (a server's first page)."""
 
+import base64
+import gzip
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,16 +10,15 @@ import numpy as np
 from berdiff import __version__
 from berdiff.data.kinds import RULES
 from berdiff.errors import InputError
-from berdiff.inference.measurements import measure
 from berdiff.inference.opening import OpenedImage
+from berdiff.inference.region import Range
 from berdiff.inference.representatives import Representative
 from berdiff.inference.result import Result
-from berdiff.output.captions import MARKED_MEANS, marked_words, notes, percent, set_words, settings_line, sizes
+from berdiff.output.captions import MARKED_MEANS, measured_words, notes, percent, set_words, settings_line
 from berdiff.output.colours import BOX_COLOUR, LEVELS, RATER_COLOUR, TARGET_COLOURS, level_colours, target_colours
 from berdiff.output.nifti import upright_affine
 from berdiff.output.views import clearest_channel, fullest_slice
-from berdiff.viewer.boxes import Box, bounded_box, cut, marked_box, overlap
-from berdiff.viewer.packing import bits, pack
+from berdiff_viewer.boxes import Box, bounded_box, cut, marked_box, overlap
 
 FORMAT = 1
 MAX_IMAGE_BYTES = 48 * 2**20  # of the image's values, before compression: of a larger volume a part is shown
@@ -59,8 +60,10 @@ def result_document(
     image: bool = True,
     limit: int = MAX_IMAGE_BYTES,
     rater_names: Sequence[str] = (),
+    depth: int | None = None,
 ) -> dict[str, Any]:
-    """Of a result. Without `image`, for a page that shows the same one already."""
+    """Of a result. Without `image`, for a page that shows the same one already. With `depth`, of some slices of a
+    volume of so many: all places are then those of the volume."""
     chosen = result.representatives() if representatives is None else representatives
     P, count = len(result.pool), len(result.targets)
     marked = marked_box(result.pool, *_raters(result), axes=result.pool.ndim - 2)
@@ -71,12 +74,17 @@ def result_document(
     masks = [result.samples[:n], result.majority()[None], *(found.mask[None] for found in chosen)]
     start = _start(result)
     plane = (slice(None), *start[:-2])
+    named, region, first = _place(result), result.roi, (0,) * len(start)
+    if depth is not None:
+        named["shape"][0], region, first = depth, region_in_volume(result), (result.first, 0, 0)
+    packed = _masks([*masks, *_raters(result)], box)
+    packed["box"] = _moved(box, first)
     return {
-        **_place(result),
+        **named,
         "image": shown,
-        "start": start,
+        "start": [place + by for place, by in zip(start, first, strict=True)],
         "channel": clearest_channel(result.image[plane], result.pool[(slice(None), *plane)]),
-        "region": result.roi and [list(ends) for ends in result.roi],
+        "region": region and [list(ends) for ends in region],
         "warnings": list(result.warnings),
         "notes": notes(result),
         "settings": settings_line(result),
@@ -84,7 +92,7 @@ def result_document(
         "kind": result.kind if count > 1 else None,
         "rule": RULES[result.kind] if count > 1 else None,
         "levels": list(LEVELS),
-        "masks": _masks([*masks, *_raters(result)], box),
+        "masks": packed,
         "saliency": _saliency(result, box),
         "samples": {"count": n, "of": len(result.samples), "pool": P, "words": set_words(result)},
         "majority": n,
@@ -93,9 +101,18 @@ def result_document(
             for i, found in enumerate(chosen)
         ],
         "raters": _rater_list(result, n + 1 + len(chosen), rater_names),
-        "measurements": [_measured(result, k) for k in range(count)],
+        "measurements": [measured_words(result, k) for k in range(count)],
         "marked_means": MARKED_MEANS,
     }
+
+
+def region_in_volume(result: Result) -> tuple[Range, ...]:
+    """What was segmented, of slices from `result.first` on, by the places of the volume that they are of."""
+    return _moved(result.roi or tuple((0, side) for side in result.pool.shape[2:]), (result.first, 0, 0))
+
+
+def _moved(box: Box, by: Sequence[int]) -> Box:
+    return tuple((first + step, end + step) for (first, end), step in zip(box, by, strict=True))
 
 
 def _place(image: OpenedImage) -> dict[str, Any]:
@@ -138,7 +155,7 @@ def _image(image: OpenedImage, channels: Sequence[str], core: Box | None, limit:
         "dtype": np.dtype(dtype).name,
         "top": top,
         "channels": names,
-        "data": pack(part, 6 if part.nbytes <= MAX_IMAGE_BYTES else 1),
+        "data": _text(part, 6 if part.nbytes <= MAX_IMAGE_BYTES else 1),
     }
 
 
@@ -153,9 +170,9 @@ def _mask_box(marked: Box | None, box: Box) -> Box:
 
 def _masks(parts: Sequence[np.ndarray], box: Box) -> dict[str, Any]:
     """Masks (m, K, [Z,] H, W), one part after the other, as bits."""
-    packed = [bits(cut(part, box)) for part in parts]
+    packed = [_bits(cut(part, box)) for part in parts]
     every = np.concatenate(packed) if packed else np.zeros((0, 1, 0), np.uint8)
-    return {"count": len(every), "targets": every.shape[1], "box": box, "data": pack(every)}
+    return {"count": len(every), "targets": every.shape[1], "box": box, "data": _text(every)}
 
 
 def _rater_list(image: OpenedImage, first: int, names: Sequence[str]) -> list[dict[str, Any]]:
@@ -189,7 +206,7 @@ def _saliency(result: Result, box: Box) -> dict[str, Any]:
     dtype = np.uint8 if P < 256 else np.uint16
     counts = np.stack([cut(result.pool[:, k], box).sum(0, dtype=dtype) for k in range(len(result.targets))])
     table = colormaps["magma"](np.linspace(0, 1, COLOURS_OF_SALIENCY), bytes=True)[:, :3]
-    return {"dtype": np.dtype(dtype).name, "of": P, "colours": table.tolist(), "data": pack(counts)}
+    return {"dtype": np.dtype(dtype).name, "of": P, "colours": table.tolist(), "data": _text(counts)}
 
 
 def _start(result: Result) -> list[int]:
@@ -203,24 +220,12 @@ def _start(result: Result) -> list[int]:
     return [*place, *((first + last) // 2 for first, last in ends)]
 
 
-def _measured(result: Result, k: int) -> dict[str, Any]:
-    """One target's figures in words: how many samples mark it, sizes among them, and each rater's own."""
-    over_samples = result.measurements()[result.targets[k]]
-    own = [measure(masks[k][None], result.spacing) for masks in (() if result.raters is None else result.raters)]
-    medians = [[median for _, _, _, median, _ in sizes(of)] for of in own]
-    return {
-        "marked_by": marked_words(over_samples),
-        "empty": percent(over_samples["empty_share"]),
-        "raters_finding": f"{sum(of['finding_probability'] > 0 for of in own)} of {len(own)}" if own else None,
-        "rows": [
-            {
-                "what": what,
-                "unit": unit,
-                "low": low,
-                "median": median,
-                "high": high,
-                "raters": [of[i] for of in medians],
-            }
-            for i, (what, unit, low, median, high) in enumerate(sizes(over_samples))
-        ],
-    }
+def _text(array: np.ndarray, level: int = 6) -> str:
+    """base64 of gzip of the values in C order, little-endian."""
+    array = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
+    return base64.b64encode(gzip.compress(array.data, level, mtime=0)).decode("ascii")
+
+
+def _bits(masks: np.ndarray) -> np.ndarray:
+    """(m, K, [Z,] H, W) of 0 and 1 -> (m, K, B) uint8, the highest bit of a byte first: each mask has whole bytes."""
+    return np.packbits(masks.reshape(*masks.shape[:2], -1).astype(bool), axis=-1)

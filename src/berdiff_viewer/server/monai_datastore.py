@@ -15,12 +15,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.datastructures import FormData, UploadFile
 
 from berdiff.data.reading import read_labels
-from berdiff.viewer.server.api import REFUSALS
-from berdiff.viewer.server.context import Context, context
-from berdiff.viewer.server.corrections import Saved, case_name, safe_name
-from berdiff.viewer.server.grid import on_grid
-from berdiff.viewer.server.items import Item
-from berdiff.viewer.server.refusal import Refused, not_found, public
+from berdiff.output.nifti import nifti_bytes
+from berdiff_viewer.server.api import REFUSALS
+from berdiff_viewer.server.common import Refused, not_found, public
+from berdiff_viewer.server.context import Context, context
+from berdiff_viewer.server.corrections import Saved, case_name, safe_name
+from berdiff_viewer.server.items import Item
 
 router = APIRouter(responses=REFUSALS, tags=["MONAI Label"])
 On = Annotated[Context, Depends(context)]
@@ -182,7 +182,7 @@ async def download(on: On, image: Short) -> Response:
 
     def made() -> Response:
         file = on.service.values(item)
-        return _nifti(on_grid(file, file.values[0, 0] if file.planar else file.values[0]), "image")
+        return _nifti(nifti_bytes(file.values[0, 0] if file.planar else file.values[0], file), "image")
 
     return await on.heavy(made, item)
 
@@ -226,7 +226,7 @@ async def download_label(on: On, label: Short, tag: Short = FINAL) -> Response:
         for target, path in one.masks.items():
             labels[read_labels(path, file) > 0] = one.values[target]
         name = safe_name(item.name.replace("/", "-"), "image").encode("ascii", "replace").decode().replace("?", "-")
-        return _nifti(on_grid(file, labels[0] if file.planar else labels), name)
+        return _nifti(nifti_bytes(labels[0] if file.planar else labels, file), name)
 
     return await on.heavy(made, item)
 

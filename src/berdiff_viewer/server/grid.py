@@ -11,8 +11,6 @@ from nibabel.orientations import inv_ornt_aff
 
 from berdiff.data.describe import decoding, expect
 from berdiff.data.reading import Geometry, ImageFile, read_labels
-from berdiff.inference.opening import OpenedImage
-from berdiff.inference.result import Result
 from berdiff.output.nifti import nifti_bytes
 
 
@@ -35,19 +33,12 @@ def upright_place(
     return place
 
 
-def on_grid(image: OpenedImage | ImageFile, array: np.ndarray, name: str = "image") -> bytes:
-    """A .nii.gz of an upright array ([Z,] H, W), on the grid of the image's source."""
-    pool = np.broadcast_to(np.uint8(0), (1, 1, *array.shape))  # stands for the shape, and takes no memory
-    known = {"name": name, "image": pool[0], "spacing": image.spacing, "geometry": image.geometry}
-    return nifti_bytes(Result(**known, pool=pool, targets=("mask",)), array)
-
-
 def labels_from_grid(path: Path, image: ImageFile) -> np.ndarray:
-    """(Z, H, W): the way back, for a label map that a client drew on what `on_grid` gave it of the image."""
+    """(Z, H, W): the way back, for a label map that a client drew on what `nifti_bytes` gave it of the image."""
     if image.volume is not None:
         return read_labels(path, image)
     index = np.arange(image.values[0].size, dtype=np.int32).reshape(image.values.shape[2 if image.planar else 1 :])
-    grid = nibabel.Nifti1Image.from_bytes(gzip.decompress(on_grid(image, index)))
+    grid = nibabel.Nifti1Image.from_bytes(gzip.decompress(nifti_bytes(index, image)))
     with decoding(path, "a whole label map", "a damaged one"):
         found: Any = nibabel.load(path)
         labels = np.asarray(found.dataobj)
@@ -56,3 +47,28 @@ def labels_from_grid(path: Path, image: ImageFile) -> np.ndarray:
     upright = np.zeros(index.size, labels.dtype)
     upright[np.asarray(grid.dataobj).ravel("F").astype(np.int64)] = labels.ravel("F")
     return upright.reshape(image.values.shape[1:])
+
+
+def nrrd(nifti: bytes, compress: bool, dtype: str) -> bytes:
+    """The label map of a .nii.gz as NRRD; it counts mm to the left and back, where NIfTI has right and front."""
+    image = nibabel.Nifti1Image.from_bytes(gzip.decompress(nifti))
+    affine = np.diag([-1.0, -1, 1, 1]) @ np.asarray(image.affine)
+    values = np.asarray(image.dataobj).astype("<u2" if dtype == "uint16" else "u1")
+
+    def vector(numbers: np.ndarray) -> str:
+        return f"({','.join(repr(float(number)) for number in numbers)})"
+
+    header = [
+        "NRRD0004",
+        f"type: {'uint16' if dtype == 'uint16' else 'uint8'}",
+        "dimension: 3",
+        "space: left-posterior-superior",
+        f"sizes: {' '.join(map(str, values.shape))}",
+        f"space directions: {' '.join(vector(column) for column in affine[:3, :3].T)}",
+        "kinds: domain domain domain",
+        "endian: little",
+        f"encoding: {'gzip' if compress else 'raw'}",
+        f"space origin: {vector(affine[:3, 3])}",
+    ]
+    data = values.tobytes("F")
+    return "\n".join(header).encode() + b"\n\n" + (gzip.compress(data, mtime=0) if compress else data)

@@ -1,6 +1,5 @@
 """What a job computes: the masks around a click, and the document, files and label maps made of them."""
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -10,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from berdiff.data.describe import expect
-from berdiff.inference.region import Range, Region
+from berdiff.inference.region import Region
 from berdiff.inference.result import Result
 from berdiff.inference.settings import SegmentSettings
 from berdiff.methods.sampling import SamplerOptions
-from berdiff.viewer.server import pages
-from berdiff.viewer.server.images import Images
-from berdiff.viewer.server.items import Item
-from berdiff.viewer.server.limits import MIB, Limits
-from berdiff.viewer.server.models import ModelEntry
-from berdiff.viewer.server.schemas import JobRequest
+from berdiff_viewer import document
+from berdiff_viewer.server.common import MIB, Limits
+from berdiff_viewer.server.images import Images
+from berdiff_viewer.server.items import Item
+from berdiff_viewer.server.models import ModelEntry
+from berdiff_viewer.server.schemas import JobRequest
 
 if TYPE_CHECKING:
     from berdiff.inference.representatives import Representative
@@ -46,15 +45,7 @@ class Segmented:
         return self.result.pool.nbytes + self.result.image.nbytes
 
     def document(self) -> dict[str, Any]:
-        document = pages.result_document(self.result, self.representatives)
-        if self.depth is not None:  # from the slab to the volume that it is a part of
-            z = self.result.first
-            document["shape"] = [self.depth, *document["shape"][1:]]
-            document["start"] = [document["start"][0] + z, *document["start"][1:]]
-            document["region"] = [list(ends) for ends in self._roi]
-            (first, end), *plane = document["masks"]["box"]
-            document["masks"]["box"] = [[first + z, end + z], *plane]
-        return document
+        return document.result_document(self.result, self.representatives, image=False, depth=self.depth)
 
     def mask(self, what: str, number: int) -> np.ndarray:
         """(K, [Z,] H, W) of the whole image: the majority, or a representative mask or sample by its number from 1."""
@@ -80,7 +71,7 @@ class Segmented:
         return replace(self, result=result)
 
     def files(self, kind: str, limits: Limits) -> Iterator[tuple[str, bytes]]:
-        """(name, content) of a download. A path of this machine is in none of them."""
+        """(name, content) of a download."""
         from berdiff.output.dicom_common import DicomSource
         from berdiff.output.exports import ARRAYS, DICOM_MAKERS, MAKERS, array_files
 
@@ -88,7 +79,8 @@ class Segmented:
         expect(refers, self.result.name, "a DICOM image for dicom-seg, which refers to it", "another kind")
         most, pool = limits.samples_file_bytes, self.result.pool
         size = pool.nbytes if self.depth is None else pool.nbytes // pool.shape[2] * self.depth
-        whole = self._whole(size, limits)
+        expect(size <= 4 * limits.pool_bytes, self.result.name, f"at most {4 * limits.pool_bytes // MIB} MiB of masks")
+        whole = self._whole()
         chosen = [one._replace(mask=self._on_volume(one.mask)) for one in self.representatives]
         for part in FILES[kind]:
             if part == "nifti":
@@ -98,23 +90,16 @@ class Segmented:
                 made = DICOM_MAKERS[part](DicomSource(whole, False), chosen)
             else:
                 made = MAKERS[part](whole, chosen)
-            for name, content in made:
-                yield name, _without_paths(content) if name == "result.json" else content
+            yield from made
 
-    def _whole(self, size: int, limits: Limits) -> Result:
+    def _whole(self) -> Result:
+        """Of the whole volume, whatever was kept of it."""
         if self.depth is None:
             return self.result
-        expect(size <= 4 * limits.pool_bytes, self.result.name, f"at most {4 * limits.pool_bytes // MIB} MiB of masks")
-        pool = self._on_volume(self.result.pool)
+        pool, roi = self._on_volume(self.result.pool), document.region_in_volume(self.result)
         # no file of a download shows the image: this one stands for its shape, and takes no memory
         image = np.broadcast_to(np.float32(0), (len(self.result.image), *pool.shape[2:]))
-        return replace(self.result, pool=pool, image=image, roi=self._roi, first=0)
-
-    @property
-    def _roi(self) -> tuple[Range, ...]:
-        """Of a slab, in its volume."""
-        (first, end), *plane = self.result.roi or tuple((0, side) for side in self.result.pool.shape[2:])
-        return ((first + self.result.first, end + self.result.first), *plane)
+        return replace(self.result, pool=pool, image=image, roi=roi, first=0)
 
     def _on_volume(self, masks: np.ndarray) -> np.ndarray:
         if self.depth is None:
@@ -141,6 +126,8 @@ def segment(
     sampler = model.check(settings)
     slab = images.slab(item, entry.spec, settings)
     opened = model.open(item.input, settings) if slab is None else slab[0]
+    files = opened.geometry.addresses or opened.geometry.paths  # no path of this machine goes into a result
+    opened = replace(opened, geometry=replace(opened.geometry, addresses=tuple(Path(one).name for one in files)))
     drawn = settings.drawn * len(entry.spec.targets) * opened.image[0].size
     most = f"at most {limits.pool_bytes // MIB} MiB of masks"
     expect(drawn <= limits.pool_bytes, item.name, f"{most} (one slice, or fewer samples)", f"{drawn // MIB}")
@@ -160,9 +147,3 @@ def segment(
     depth = images.file(item, len(entry.spec.channels)).values.shape[1]
     result = replace(result, settings=model.identity(settings))
     return Segmented(result, entry.name, request.representatives, depth)
-
-
-def _without_paths(content: bytes) -> bytes:
-    facts = json.loads(content)
-    facts["source"]["files"] = [Path(file).name for file in facts["source"]["files"]]
-    return (json.dumps(facts, indent=2) + "\n").encode()

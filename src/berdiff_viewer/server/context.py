@@ -12,10 +12,10 @@ import anyio.to_thread
 from fastapi import Request
 
 from berdiff.errors import InputError
-from berdiff.viewer.server.items import Item
-from berdiff.viewer.server.refusal import Refused, public
-from berdiff.viewer.server.service import Service
-from berdiff.viewer.server.sessions import Session, check_token
+from berdiff_viewer.server.common import Refused, public
+from berdiff_viewer.server.items import Item
+from berdiff_viewer.server.service import Service
+from berdiff_viewer.server.sessions import Session, check_token
 
 T = TypeVar("T")
 COOKIE = "berdiff-session"

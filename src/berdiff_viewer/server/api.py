@@ -9,12 +9,12 @@ from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from starlette.datastructures import UploadFile
 
-from berdiff.viewer.server import pages
-from berdiff.viewer.server.context import Context, context, new_session, policy_of, session, writing_session
-from berdiff.viewer.server.corrections import safe_name
-from berdiff.viewer.server.jobs import Job
-from berdiff.viewer.server.refusal import Refused, not_found
-from berdiff.viewer.server.schemas import (
+from berdiff_viewer.page import live_page
+from berdiff_viewer.server.common import Refused, not_found
+from berdiff_viewer.server.context import Context, context, new_session, policy_of, session, writing_session
+from berdiff_viewer.server.corrections import safe_name
+from berdiff_viewer.server.jobs import Job
+from berdiff_viewer.server.schemas import (
     ErrorAnswer,
     JobAnswer,
     JobRequest,
@@ -24,7 +24,7 @@ from berdiff.viewer.server.schemas import (
     StateAnswer,
     UploadAnswer,
 )
-from berdiff.viewer.server.sessions import Session
+from berdiff_viewer.server.sessions import Session
 
 REFUSALS: dict[int | str, dict[str, Any]] = {
     code: {"model": ErrorAnswer} for code in (400, 401, 403, 404, 405, 409, 413, 422, 429, 503)
@@ -61,7 +61,7 @@ async def page(request: Request, on: On) -> Response:
     if request.scope["state"].get("by_token"):  # out of the address, before anyone copies or bookmarks it
         answer: Response = RedirectResponse("/", 303)
     else:
-        html = pages.live_page(one.token)
+        html = live_page(one.token)
         answer = HTMLResponse(html, headers={"Content-Security-Policy": policy_of(html)})
     answer.headers.append("Set-Cookie", cookie)
     return answer

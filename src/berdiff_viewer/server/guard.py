@@ -14,9 +14,7 @@ from hmac import compare_digest
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from berdiff.viewer.server.limits import MIB, Limits
-from berdiff.viewer.server.log import log_failure, logger
-from berdiff.viewer.server.refusal import Refused
+from berdiff_viewer.server.common import MIB, Limits, Refused, log_failure, logger
 
 UNEXPECTED = "the server met a problem that its log has"
 PREFIX = "/token/"  # .../token/TOKEN/info/: for programs that can be given an address and nothing else

@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from berdiff.inference.region import EXTENT
 from berdiff.inference.settings import SetRule
-from berdiff.viewer.server.limits import Limits
+from berdiff_viewer.server.common import Limits
 
 LIMITS = Limits()  # of one request: they are part of the interface
 Name = Annotated[str, Field(min_length=1, max_length=200)]

@@ -7,16 +7,21 @@ import signal
 import socket
 import threading
 import webbrowser
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from types import FrameType
 
 from berdiff.display import is_quiet, note
 from berdiff.errors import InputError
-from berdiff.viewer.server import log
-from berdiff.viewer.server.app import create_app
-from berdiff.viewer.server.guard import PREFIX, Access, is_local
-from berdiff.viewer.server.service import Service
+from berdiff_viewer.server.app import create_app
+from berdiff_viewer.server.common import Limits, set_up_log
+from berdiff_viewer.server.corrections import Corrections
+from berdiff_viewer.server.guard import PREFIX, Access, is_local
+from berdiff_viewer.server.items import shared_items
+from berdiff_viewer.server.models import Models
+from berdiff_viewer.server.service import Service
 
 
 @dataclass(frozen=True)
@@ -34,11 +39,29 @@ class Address:
         return Access(self.host, token, self.names)
 
 
+def make_service(
+    models: Sequence[str],
+    paths: Sequence[str],
+    split: str,
+    most: int,
+    limits: Limits,
+    corrections: Path | None,
+    device: str,
+) -> Service:
+    """Of what the command line names: models, the first one in memory, and at most so many images per path."""
+    known = Models(models[0], models[1:], device)
+    note(f"opening {known.first.name} and the images ...")
+    known.first.load()  # so that the first click is as fast as the next
+    shared = shared_items(paths, known.first.spec.channels, split, most)
+    folder = Corrections(corrections) if corrections else None
+    return Service(known, {item.id: item for item in shared}, limits, folder)
+
+
 def serve(service: Service, address: Address) -> None:
     """Until SIGINT or SIGTERM."""
     import uvicorn
 
-    log.set_up(logging.WARNING if is_quiet() else logging.INFO)
+    set_up_log(logging.WARNING if is_quiet() else logging.INFO)
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
     access = address.access()
     before = signal.signal(signal.SIGTERM, _leave)  # uvicorn hands it on once it has shut down

@@ -1,0 +1,108 @@
+"""What all parts of the server share: how much it takes on, what a client is told, and what the log holds."""
+
+import logging
+import sys
+import traceback
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+# --- limits: what goes beyond is refused in one sentence, before it costs anything ------------------------------------
+
+MIB = 2**20
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Of uploads, of work and of what is kept."""
+
+    upload_bytes: int = 512 * MIB  # of one request
+    upload_files: int = 4096  # of one upload, those in archives counted
+    unpacked_bytes: int = 2048 * MIB  # of one upload, after unpacking
+    stored_bytes: int = 8192 * MIB  # of all uploads together
+    pixels: int = 2**28  # of one image or volume: a thousand slices of 512x512
+    side: int = 2**15  # pixels along one side
+    items: int = 200  # of one session
+    samples: int = 64  # masks of one job
+    steps: int = 1000
+    pool: int = 256
+    representatives: int = 8
+    pool_bytes: int = 1024 * MIB  # of the masks of one job, a byte per sample, target and pixel
+    samples_file_bytes: int = 512 * MIB  # single samples of a larger result are left out of a download
+    jobs: int = 8  # that wait (--queue)
+    jobs_per_session: int = 4  # that wait or run
+    results: int = 8  # kept per session
+    results_bytes: int = 1024 * MIB  # kept of all sessions
+    images_bytes: int = 1536 * MIB  # of opened images kept in memory
+    sessions: int = 256
+    session_seconds: float = 3600.0  # without a request
+    abandoned_seconds: float = 20.0  # a job that nobody asks for is cancelled
+    json_bytes: int = 64 * 1024  # of a request without files
+    mask_bytes: int = 96 * MIB  # of a request with a rater's mask
+
+    def shown(self) -> dict[str, int]:
+        """What a client should know."""
+        names = ("upload_bytes", "upload_files", "unpacked_bytes", "pixels", "items", "samples", "steps", "pool")
+        return {name: getattr(self, name) for name in (*names, "representatives", "jobs", "jobs_per_session")}
+
+
+# --- refusals: one sentence and a status, never a path or a traceback -------------------------------------------------
+
+MOST_CHARACTERS = 500
+
+
+class Refused(Exception):
+    """An answer other than success."""
+
+    def __init__(self, status: int, sentence: str, retry: int = 0) -> None:
+        super().__init__(sentence)
+        self.status, self.retry = status, retry  # seconds after which to ask again, where that may help
+
+
+def not_found(what: str) -> Refused:
+    return Refused(404, f"{what}: expected one that is open here, found none of that name")
+
+
+def busy(sentence: str, status: int = 503) -> Refused:
+    return Refused(status, sentence, retry=1)
+
+
+def public(error: BaseException | str, paths: Iterable[Path]) -> str:
+    """A sentence about files, without the folders that they lie in on this machine."""
+    sentence = str(error)
+    for folder in sorted({str(path.parent) for path in paths}, key=len, reverse=True):
+        sentence = sentence.replace(f"{folder}/", "").replace(folder, "the folder")
+    return sentence[:MOST_CHARACTERS]
+
+
+# --- the log: one line per request, and where something failed; never a name of a file, a patient or a token ----------
+
+logger = logging.getLogger("berdiff.view")
+_recent: deque[str] = deque(maxlen=1000)
+
+
+class _Keep(logging.Handler):
+    """For those who ask the server for its log."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        _recent.append(self.format(record))
+
+
+def recent_lines(lines: int) -> list[str]:
+    return list(_recent)[-lines:] if lines else []
+
+
+def set_up_log(level: int = logging.INFO) -> None:
+    logger.handlers[:] = [logging.StreamHandler(sys.stderr), _Keep()]
+    for handler in logger.handlers:
+        handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
+    logger.propagate = False
+    logger.setLevel(level)
+
+
+def log_failure(error: BaseException) -> None:
+    """Its kind and the lines of code it went through; its message may quote a file, so it is left out."""
+    frames = traceback.extract_tb(error.__traceback__)
+    places = " <- ".join(f"{Path(frame.filename).name}:{frame.lineno}" for frame in reversed(frames[-6:]))
+    logger.error("internal error %s at %s", type(error).__name__, places)
