@@ -1,10 +1,9 @@
-"""metrics.json: what must be in it, and what older formats of it say in the words of now."""
+"""metrics.json: what is in it, written and read, and what older formats of it say in the words of now."""
 
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NotRequired
 
-from annotated_types import Ge
+from annotated_types import Ge, Len
 from typing_extensions import TypedDict
 
 from berdiff import schema
@@ -12,18 +11,12 @@ from berdiff.data.describe import expect
 from berdiff.data.input_spec import Kind, Side
 from berdiff.diffusion.sampler import Sampler
 from berdiff.errors import InputError
+from berdiff.evaluation.bootstrap import Figure
 from berdiff.inference.settings import Precision
+from berdiff.schema import Count, Natural
 
 FORMAT = 3
 UNKNOWN = {"size": None, "cases_of_several_raters": None}  # of the data, where a file does not say it
-Natural = Annotated[int, Ge(0)]
-Count = Annotated[int, Ge(1)]
-
-
-class Figure(TypedDict):
-    value: float | None
-    low: float | None
-    high: float | None
 
 
 class Marked(TypedDict):
@@ -34,8 +27,7 @@ class Marked(TypedDict):
 Figures = dict[str, Figure]
 
 
-@dataclass(frozen=True)
-class Reliability(schema.Content):
+class Reliability(TypedDict):
     low: float
     high: float
     cases: Natural
@@ -43,18 +35,16 @@ class Reliability(schema.Content):
     q: float | None
 
 
-@dataclass(frozen=True)
-class OfFinding(schema.Content):
+class OfFinding(TypedDict):
     ece: Figure
     r2: Figure
     ged: Figure
+    ece_if_calibrated: NotRequired[Figure | None]  # evaluations of 0.2.0 do not have it
     reliability: list[Reliability]
-    ece_if_calibrated: Figure | None = None  # evaluations of 0.2.0 do not have it
 
 
-@dataclass(frozen=True)
-class Asked(schema.Content):
-    """The settings that are shown, compared or timed."""
+class Asked(TypedDict):
+    """The settings that are shown, compared or timed; a file holds all of them."""
 
     split: str
     samples: Count
@@ -62,47 +52,59 @@ class Asked(schema.Content):
     pool: Count
     seed: int
     crop: Count | None
-    sampler: Sampler | None
-    by: Literal["slice", "volume"] = "slice"
-    precision: Precision = "fp32"
-    compile: bool = False
-    coherence: Annotated[float, Ge(0)] | None = None
-    least_slices: Count | None = None
+    sampler: Sampler | None  # in plain JSON types
+    by: NotRequired[Literal["slice", "volume"]]
+    precision: NotRequired[Precision]
+    compile: NotRequired[bool]
+    coherence: NotRequired[Annotated[float, Ge(0)] | None]
+    least_slices: NotRequired[Count | None]
 
 
-@dataclass(frozen=True)
-class OfData(schema.Content):
+class OfData(TypedDict):
     source: str
+    size: Annotated[list[Side], Len(2, 2)] | None
     cases: Natural
+    cases_of_several_raters: Natural | None
     patients: Natural
+    targets: NotRequired[list[str]]
     kind: Kind
     marked: dict[str, Marked]
     notes: list[str]
-    size: tuple[Side, Side] | None = None
-    cases_of_several_raters: Natural | None = None
 
 
-@dataclass(frozen=True)
-class PaperRow(schema.Content):
+class PaperRow(TypedDict):
+    method: NotRequired[str]
     data: str
     metrics: dict[str, float]
 
 
-@dataclass(frozen=True)
-class ResultFile(schema.Content):
+class Interval(TypedDict):
+    level: float
+    over: str
+    resamples: Count
+
+
+class ResultFile(TypedDict):
+    """What `evaluate` returns and writes, and `read_result` reads."""
+
+    __pydantic_config__ = schema.Content.__pydantic_config__  # type: ignore[misc]
     format: Annotated[int, Ge(1)]
+    berdiff: NotRequired[str]
+    torch: NotRequired[str]
     model: str
+    weights_sha256: NotRequired[str | None]
+    data_sha256: str
     settings: Asked
     data: OfData
+    interval: NotRequired[Interval]
     metrics: Figures
+    by_target: dict[str, Figures]
+    rater_parity: Figures | None
+    size_spread: NotRequired[Figures | None]
+    finding: dict[str, OfFinding]
     references: dict[str, Figures]
     references_by_target: dict[str, dict[str, Figures]]
-    weights_sha256: str | None = None
-    by_target: dict[str, Figures] = field(default_factory=dict)
-    rater_parity: Figures | None = None
-    size_spread: Figures | None = None
-    finding: dict[str, OfFinding] = field(default_factory=dict)
-    paper: PaperRow | None = None
+    paper: PaperRow | None
 
 
 def in_words_of_now(result: Any, file: Path) -> dict[str, Any]:
