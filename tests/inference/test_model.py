@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 
 from berdiff.diffusion.along_z import correlation
-from berdiff.diffusion.random import sample_generators, volume_generators
+from berdiff.diffusion.random import sample_generators
 from berdiff.diffusion.sampler import Sampler
 from berdiff.errors import InputError
 from berdiff.inference.model import Model, load
@@ -18,7 +18,7 @@ from berdiff.inference.settings import COHERENCE, NEIGHBOURS, SegmentSettings
 from berdiff.methods import folder
 from berdiff.methods.gaussian import GaussianDiffusion
 from berdiff.methods.unet import UNet
-from fakes import Blur, Bright, MemoryStore, StandIn, bright_model, diffusion, make_spec
+from fakes import Blur, Bright, MemoryStore, StandIn, bright_model, diffusion, make_spec, volume_generators
 
 RNG = np.random.default_rng(0)
 IMAGE = RNG.random((16, 16), np.float32)

@@ -34,11 +34,9 @@ def of_volume(
     keys: Sequence[str], pixels: Iterable[np.ndarray], places: Iterable[np.ndarray], rho: float | None
 ) -> list[Slice]:
     """The slices of one volume in their order; with `rho` each follows the one before it."""
-    follows = [rho is not None and z > 0 for z in range(len(keys))]
-    followed = [*follows[1:], False]
     return [
-        Slice(key, pixel, place, rho if after else None, before)
-        for key, pixel, place, after, before in zip(keys, pixels, places, follows, followed, strict=True)
+        Slice(key, pixel, place, rho if z else None, rho is not None and z + 1 < len(keys))
+        for z, (key, pixel, place) in enumerate(zip(keys, pixels, places, strict=True))
     ]
 
 
