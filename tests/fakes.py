@@ -17,8 +17,9 @@ from torch import Tensor, nn
 
 from berdiff.data.input_spec import InputSpec, Intensity
 from berdiff.data.table import CaseTable
+from berdiff.diffusion.along_z import follow
 from berdiff.diffusion.bernoulli import draw
-from berdiff.diffusion.random import uniform
+from berdiff.diffusion.random import Source, sample_generators, uniform
 from berdiff.diffusion.sampler import Sampler
 from berdiff.inference.model import Model
 from berdiff.methods.base import Segmenter
@@ -244,3 +245,12 @@ def real(config, spec=None) -> Segmenter:
             nn.init.normal_(p, std=0.2)
     model.masks_per_pass = 4
     return model.eval()
+
+
+def volume_generators(seed, keys, n, rho) -> list[Source]:
+    """Of each of n samples of the slices of a volume, each following itself from slice to slice."""
+    before, out = None, []
+    for z, key in enumerate(keys):
+        before = follow(sample_generators(seed, [key], n), before, rho, z + 1 < len(keys))
+        out += before
+    return out

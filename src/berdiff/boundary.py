@@ -19,7 +19,7 @@ from pathlib import Path
 from tempfile import gettempdir
 
 from berdiff import __version__
-from berdiff.errors import InputError
+from berdiff.errors import InputError, first_line
 from berdiff.remote import library_reason
 
 DEBUG = "BERDIFF_DEBUG"
@@ -85,9 +85,8 @@ def foreseen(error: BaseException) -> str | None:
     """One sentence, where the cause lies outside of the program."""
     if isinstance(error, InputError):
         return str(error)
-    text = str(error).strip().split("\n")[0][:300]
     if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and _MEMORY.search(str(error))):
-        return f"memory: expected enough for this, found too little ({text or 'no more to be had'})"
+        return f"memory: expected enough for this, found too little ({first_line(error)})"
     if (reason := library_reason(error)) is not None:
         return f"network: expected an answer, found {reason}"
     if (number := _os_error(error)) is not None:
@@ -100,7 +99,7 @@ def foreseen(error: BaseException) -> str | None:
 
 def unforeseen(error: BaseException, what: str) -> str:
     """One sentence that names the log; of damaged bytes that no reader recognised, in their words."""
-    about = f"{type(error).__name__}: {str(error).strip().splitlines()[0][:200] if str(error).strip() else 'no words'}"
+    about = f"{type(error).__name__}: {first_line(error)}"
     log = write_log(error, what)
     where = f"; please report it with {log}" if log else "; please report it with what --debug shows"
     if isinstance(error, _BYTES):

@@ -7,6 +7,11 @@ from contextlib import contextmanager
 _FLAG = re.compile(r"(?<![\w-])--([a-z][\w.-]*\w)")
 
 
+def first_line(error: BaseException) -> str:
+    """The first line of a library's message, or what kind of error it is."""
+    return (str(error).strip().split("\n")[0] or type(error).__name__)[:160]
+
+
 class InputError(ValueError):
     """Bad input: one sentence that names the file or option, what was expected and what was found.
 

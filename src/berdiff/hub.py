@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from berdiff.display import is_quiet
-from berdiff.errors import InputError
+from berdiff.errors import InputError, first_line
 
 CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
 # The most that is downloaded of each, in bytes: a stranger's repository may hold anything under these names.
@@ -142,10 +142,10 @@ def _speaking(text: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        module, reason = type(error).__module__.split(".")[0], (str(error).strip() or type(error).__name__)
+        module = type(error).__module__.split(".")[0]
         if module not in ("huggingface_hub", "httpx", "httpx2", "requests") and not isinstance(error, OSError):
             raise
-        raise InputError(f"{text}: expected {_found(error, reason.splitlines()[0][:160])}") from error
+        raise InputError(f"{text}: expected {_found(error, first_line(error))}") from error
 
 
 def _found(error: Exception, reason: str) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from berdiff.errors import InputError
+from berdiff.errors import InputError, first_line
 
 CONNECT_SECONDS, READ_SECONDS, ATTEMPTS = 5, 20, 3
 # protocol -> (the package that speaks it, what installs it, options for it: time-outs, and listings that are never old)
@@ -92,11 +92,7 @@ def _filesystem(protocol: str, process: int) -> Any:
 def library_reason(error: BaseException) -> str | None:
     """What a library of object stores, or the network itself, says; None where the error is of another kind."""
     library = type(error).__module__.split(".")[0] in _NETWORK
-    return _first_line(error) if library or isinstance(error, TimeoutError | ConnectionError) else None
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).split("\n")[0] or type(error).__name__)[:160]
+    return first_line(error) if library or isinstance(error, TimeoutError | ConnectionError) else None
 
 
 @contextmanager
@@ -110,7 +106,7 @@ def speaking(address: object, expected: str, missing: str = "nothing there") -> 
         library = type(error).__module__.split(".")[0] in _LIBRARIES
         if not isinstance(error, OSError) and not library:
             raise
-        reason = _first_line(error)
+        reason = first_line(error)
         if isinstance(error, FileNotFoundError | NotADirectoryError):
             found = f"no such bucket ({reason})" if reason.endswith("bucket does not exist") else missing
         elif isinstance(error, PermissionError):

@@ -12,10 +12,15 @@ from dataclasses import fields, is_dataclass
 from functools import cache
 from math import isfinite
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
+
+from annotated_types import Ge
 
 from berdiff.errors import InputError
 
+Natural = Annotated[int, Ge(0)]
+Count = Annotated[int, Ge(1)]
+NotNegative = Annotated[float, Ge(0)]
 T = TypeVar("T")
 MAX_BYTES = 64 * 2**20  # of a JSON file
 MAX_TABLE_BYTES = 512 * 2**20  # of a CSV file

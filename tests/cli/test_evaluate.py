@@ -19,7 +19,7 @@ def run(tmp_path_factory):
     store = make_store(base, train=2, val=0, size=24)
     torch.manual_seed(0)
     save(BerDiff("fast-tiny", T=20).build(make_spec()), base / "run" / "model")
-    config = {"data": {"crop": 16, "store": str(store)}}
+    config = {"loop": {}, "data": {"crop": 16, "store": str(store)}}
     (base / "run" / "config.json").write_text(json.dumps(config))
     save(UNet("fast-tiny").build(make_spec()), base / "unet")
     return base / "run"

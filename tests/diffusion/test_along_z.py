@@ -7,9 +7,9 @@ import torch
 from scipy import stats
 
 from berdiff.diffusion.along_z import ALMOST_ONE, Along, correlation, to_normal, to_uniform
-from berdiff.diffusion.random import normal, sample_generators, uniform, volume_generators
+from berdiff.diffusion.random import normal, sample_generators, uniform
 from berdiff.methods.config import METHODS, method_class
-from fakes import make_spec
+from fakes import make_spec, volume_generators
 
 LIKE = torch.empty(0)
 NUMBERS = {"uniform": uniform, "normal": normal}

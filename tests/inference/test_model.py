@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 
 from berdiff.diffusion.along_z import correlation
-from berdiff.diffusion.random import sample_generators, volume_generators
+from berdiff.diffusion.random import sample_generators
 from berdiff.diffusion.sampler import Sampler
 from berdiff.errors import InputError
 from berdiff.inference.model import Model, load
@@ -18,7 +18,7 @@ from berdiff.inference.settings import COHERENCE, NEIGHBOURS, SegmentSettings
 from berdiff.methods import folder
 from berdiff.methods.gaussian import GaussianDiffusion
 from berdiff.methods.unet import UNet
-from fakes import Blur, Bright, MemoryStore, StandIn, bright_model, diffusion, make_spec
+from fakes import Blur, Bright, MemoryStore, StandIn, bright_model, diffusion, make_spec, volume_generators
 
 RNG = np.random.default_rng(0)
 IMAGE = RNG.random((16, 16), np.float32)
@@ -260,15 +260,15 @@ def test_a_model_in_a_run_knows_what_it_was_trained_on(tmp_path):
     assert (lone.name, lone.size, lone.store, lone.crop, lone.device) == ("lone", (16, 24), None, None, "cpu")
     assert lone.input_spec == segmenter.input_spec
     config = tmp_path / "run" / "config.json"
-    config.write_text(json.dumps({"data": {"store": "s.zarr", "crop": None}}))
+    config.write_text(json.dumps({"data": {"store": "s.zarr", "crop": None}, "loop": {}}))
     for path in ("run", "run/model"):
         model = load(tmp_path / path)
         assert (model.name, model.store, model.crop) == ("run", "s.zarr", None)
     for content, message in [
-        ("no", "config.json: expected the configuration of a run in JSON"),
+        ("no", "config.json: expected a training configuration in JSON"),
         ("[]", "config.json: expected an object"),
-        ('{"data": {"store": "s"}}', "config.json: data.crop: expected a value, found none"),
-        ('{"data": {"store": 1, "crop": 2}}', "config.json: data.store: expected a valid string, found 1"),
+        ('{"loop": {}, "data": {"store": "s"}}', "config.json: data.crop: expected a value, found none"),
+        ('{"loop": {}, "data": {"store": 1, "crop": 2}}', "config.json: data.store: expected a valid string, found 1"),
     ]:
         config.write_text(content)
         with pytest.raises(InputError, match=message):

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from berdiff.diffusion.kernels.bernoulli import Bernoulli
 from berdiff.diffusion.losses import PREDICTIONS
-from berdiff.diffusion.random import sample_generators, volume_generators
+from berdiff.diffusion.random import sample_generators
 from berdiff.diffusion.sampler import Sampler
 from berdiff.diffusion.sampling import Step
 from berdiff.errors import InputError
@@ -21,7 +21,7 @@ from berdiff.methods.diffusion import DiffusionSegmenter
 from berdiff.methods.encoded import EncodedSegmenter
 from berdiff.methods.hurdle import DROPOUT, Encoded, GatedDenoiser, HurdleSegmenter, at_level, pick_marked
 from diffusion.brute_force import assert_fits, assert_proportion
-from fakes import make_spec
+from fakes import make_spec, volume_generators
 
 CONFIG = BerDiff("fast-tiny", T=50, schedule="power2.5", prediction="mask", hurdle=0.05, sampler=Sampler(steps=2))
 LAST = (Sampler(2), Sampler(2, noise="shared", last_step="sample"))

@@ -10,6 +10,7 @@ from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes
 from berdiff.display import note, progress
 from berdiff.inference.settings import SegmentSettings
 from berdiff.memory import keep_freed_memory
+from berdiff.methods.card import FOR_RESEARCH
 from berdiff.methods.sampling import SamplerOptions
 
 NEXT = """\
@@ -56,7 +57,7 @@ class Demo:
             return
         show([(list(done.table.header), [list(row) for row in done.table.rows])])
         print(f"report: {done.report}\n        {done.report.resolve().as_uri()}\n\n{NEXT}", end="")
-        print("For research; not for clinical use.")
+        print(FOR_RESEARCH)
 
 
 def command(argv: list[str]) -> None:

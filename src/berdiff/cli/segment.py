@@ -16,6 +16,7 @@ from berdiff.errors import InputError
 from berdiff.hub import is_hub
 from berdiff.inference.settings import FindingOptions, Precision, SegmentSettings, option
 from berdiff.memory import keep_freed_memory
+from berdiff.methods.card import FOR_RESEARCH
 from berdiff.output.kinds import OutputSettings
 from berdiff.schema import check
 
@@ -144,7 +145,7 @@ def _print(outcome: "Outcome", where: str) -> None:
         lines.append("disagree: mean of 1 - IoU of two samples")
     warned = [(outcome.titles.get(name, name), of) for name, each in outcome.warnings.items() for of in each]
     lines = [f"WARNING: {name}: {of}" for name, of in warned[:MAX_ROWS]] + lines
-    show(tables, [*lines, f"{outcome.counts}; {where}", "For research; not for clinical use."])
+    show(tables, [*lines, f"{outcome.counts}; {where}", FOR_RESEARCH])
 
 
 def _sizes(what: str, sizes: list[Any]) -> list[str]:

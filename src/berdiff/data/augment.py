@@ -1,5 +1,7 @@
 """Crops, patches and augmentations that move image and masks together, as a function of a generator alone."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -10,12 +12,18 @@ OFFSET = 0.05  # brightness is moved by -OFFSET to OFFSET
 
 def crop(array: np.ndarray, size: tuple[int, int], shift: tuple[int, int] = (0, 0)) -> np.ndarray:
     """The (..., h, w) crop around the centre, moved by `shift`; where it leaves the array, the edge is repeated."""
-    firsts = [(have - want) // 2 + move for have, want, move in zip(array.shape[-2:], size, shift, strict=True)]
-    (top, left), (height, width) = firsts, size
-    if min(firsts) >= 0 and top + height <= array.shape[-2] and left + width <= array.shape[-1]:
-        return array[..., top : top + height, left : left + width]
-    rows, columns = (np.arange(first, first + want) for first, want in zip(firsts, size, strict=True))
-    return array.take(rows, axis=-2, mode="clip").take(columns, axis=-1, mode="clip")
+    height, width = array.shape[-2:]
+    rows, columns = middle((height, width), size, shift)
+    if min(rows.start, columns.start) >= 0 and rows.stop <= height and columns.stop <= width:
+        return array[..., rows, columns]
+    inside = (np.arange(side.start, side.stop) for side in (rows, columns))
+    return array.take(next(inside), axis=-2, mode="clip").take(next(inside), axis=-1, mode="clip")
+
+
+def middle(size: Sequence[int], want: Sequence[int], shift: Sequence[int] = (0, 0)) -> tuple[slice, slice]:
+    """Rows and columns of the centre of `size`, moved by `shift`."""
+    top, left = ((have - side) // 2 + move for have, side, move in zip(size, want, shift, strict=True))
+    return slice(top, top + want[0]), slice(left, left + want[1])
 
 
 def random_patch(

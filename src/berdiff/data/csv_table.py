@@ -1,8 +1,10 @@
-"""THE reader of tables that users bring: small CSV files with named columns."""
+"""THE reader of tables that users bring, small CSV files with named columns, and the writer of all of ours."""
 
 import csv
+import io
+from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from berdiff.data.describe import decoding, expect
 from berdiff.data.paths import expect_file
@@ -17,6 +19,13 @@ class Line(NamedTuple):
         str, str
     ]  # column -> text, without spaces around it; a column that the line is too short for is missing
     more: bool  # it has more cells than there are columns
+
+
+def csv_text(rows: Iterable[Iterable[Any]], quoting: Literal[0, 2] = csv.QUOTE_MINIMAL) -> str:
+    """Floats are written so that reading them gives the same bits."""
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\n", quoting=quoting).writerows(rows)
+    return text.getvalue()
 
 
 def read_csv(path: Path, columns: tuple[str, ...], what: str = "") -> tuple[list[str], list[Line]]:

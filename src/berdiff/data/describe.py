@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from berdiff.errors import InputError
+from berdiff.errors import InputError, first_line
 
 Value = TypeVar("Value")
 
@@ -20,11 +20,6 @@ def some_values(array: np.ndarray, count: int = 6) -> str:
     """The different values of an array, or the first of them."""
     found = np.unique(array)
     return ", ".join(f"{value:g}" for value in found[:count]) + (", ..." if len(found) > count else "")
-
-
-def first_line(error: BaseException) -> str:
-    """The first sentence of a library's message: the rest speaks to programmers."""
-    return (str(error).split("\n")[0].split(". ")[0] or type(error).__name__)[:160]
 
 
 def present(value: Value | None, where: object, expected: str) -> Value:
@@ -42,7 +37,7 @@ def refusing(errors: tuple[type[Exception], ...], where: object, expected: str, 
     except InputError:
         raise
     except errors as error:
-        raise InputError(f"{where}: expected {expected}, found {found} ({first_line(error)})") from error
+        raise InputError(f"{where}: expected {expected}, found {found} ({_first_sentence(error)})") from error
 
 
 @contextmanager
@@ -55,7 +50,12 @@ def decoding(where: object, expected: str, found: str = "a damaged or foreign on
     except MemoryError as error:
         raise InputError(f"{where}: expected {expected}, found one that needs more memory than there is") from error
     except Exception as error:
-        raise InputError(f"{where}: expected {expected}, found {found} ({first_line(error)})") from error
+        raise InputError(f"{where}: expected {expected}, found {found} ({_first_sentence(error)})") from error
+
+
+def _first_sentence(error: BaseException) -> str:
+    """The rest speaks to programmers."""
+    return first_line(error).split(". ")[0]
 
 
 def expect(right: object, where: object, expected: str, found: object = "none") -> None:

@@ -18,7 +18,7 @@ import numpy as np
 
 from berdiff.data.describe import by, decoding, expect, present
 from berdiff.data.limits import check_bytes, check_size
-from berdiff.data.numbers import finite
+from berdiff.data.numbers import MAX_MM, finite
 from berdiff.data.paths import expect_file, expect_folder, fault_of, files_under
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 SUFFIXES = (".dcm", ".dicom", ".ima")
 SAME_POSITION = 1e-3  # mm: two slices nearer than this are at one place
 UNEVEN = 0.1  # of the usual distance of slices: another distance is a gap
-MAX_MM = 1e6  # of a pixel, and from it to the origin: a kilometre
 LONGEST_TEXT = 64  # characters of a series' description, as in DICOM itself
 MAX_ELEMENTS = 50_000  # of one file, beside those in sequences
 _PIXELS = (0x7FE00008, 0x7FE00009, 0x7FE00010)

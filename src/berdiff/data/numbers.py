@@ -5,6 +5,8 @@ import numpy as np
 from berdiff.data.describe import expect
 from berdiff.data.input_spec import LARGEST
 
+MAX_MM = 1e6  # of a pixel or voxel, and from it to the origin: a kilometre
+
 
 def finite(values: np.ndarray, where: object) -> np.ndarray:
     """The same array, floats in 32 bits; NaN, infinity and what does not fit are refused."""

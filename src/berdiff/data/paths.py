@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from berdiff.data.describe import expect
-from berdiff.errors import InputError
+from berdiff.errors import InputError, first_line
 
 Key = TypeVar("Key")
 # how people call the folders of a split
@@ -133,4 +133,4 @@ def _entry_fault(path: Path, entry: os.DirEntry[str], root: Path) -> str:
 def _reason(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return error.strerror[0].lower() + error.strerror[1:]
-    return (str(error).split("\n")[0] or type(error).__name__)[:160]
+    return first_line(error)

@@ -24,11 +24,12 @@ from berdiff.data.input_spec import InputSpec
 from berdiff.data.kinds import RULES, breach
 from berdiff.data.limits import check_size
 from berdiff.data.manifest import Manifest
+from berdiff.data.numbers import MAX_MM
 from berdiff.data.shards import LEVEL, cases_per_shard, packed, shard_path, write_shard
 from berdiff.data.sources import find_source
 from berdiff.data.split import check_own_split, split_patients
 from berdiff.data.store import embedded_path
-from berdiff.data.table import MAX_MM, CaseRow
+from berdiff.data.table import CaseRow
 from berdiff.errors import InputError
 from berdiff.files import lock, settle, whole_folder
 from berdiff.remote import new_folder, place

@@ -10,10 +10,11 @@ import numpy as np
 from annotated_types import Ge
 
 from berdiff.data.case import SPLITS
+from berdiff.data.csv_table import csv_text
+from berdiff.data.numbers import MAX_MM
 from berdiff.errors import InputError
 
 NAME = "cases.csv"
-MAX_MM = 1e6  # of a pixel: a kilometre
 Counts = dict[Literal["cases", "patients"], Annotated[int, Ge(0)]]
 
 
@@ -50,10 +51,7 @@ class CaseTable:
 
 
 def table_text(rows: Iterable[CaseRow]) -> str:
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)  # names may hold anything
-    writer.writerows([CaseRow._fields, *rows])
-    return text.getvalue()
+    return csv_text([CaseRow._fields, *rows], csv.QUOTE_NONNUMERIC)  # names may hold anything
 
 
 def parse_table(text: str, what: str) -> CaseTable:

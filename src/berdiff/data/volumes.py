@@ -15,11 +15,10 @@ import numpy as np
 from berdiff.data.describe import by, decoding, expect, some_values
 from berdiff.data.dicom import DicomVolume, SliceHeader, headers_by_series
 from berdiff.data.limits import check_size
-from berdiff.data.numbers import finite
+from berdiff.data.numbers import MAX_MM, finite
 from berdiff.data.paths import expect_file
 
 SUFFIXES = (".nii", ".nii.gz")
-MAX_MM = 1e6  # of a voxel, and from it to the origin: a kilometre
 MAX_EXTENSIONS = 2**24  # bytes between the header and the voxels, which nibabel reads with the header
 
 

@@ -9,7 +9,7 @@ from operator import mul
 import torch
 from torch import Tensor
 
-from berdiff.diffusion.along_z import Along, follow
+from berdiff.diffusion.along_z import Along
 
 Source = torch.Generator | Along
 """The random numbers of one mask: its own, or those of a slice that follow the slice before it."""
@@ -53,18 +53,6 @@ def sample_generators(
     """
     digests = (hashlib.sha256(f"{seed}|{key}|{i}".encode()).digest() for key in keys for i in range(n))
     return [torch.Generator(device).manual_seed(int.from_bytes(digest[:7], "big")) for digest in digests]
-
-
-def volume_generators(
-    seed: int, keys: Sequence[str], n: int, rho: float, device: torch.device | str = "cpu"
-) -> list[Source]:
-    """The same of the slices of one volume in their order, each sample following itself from slice to slice."""
-    before: list[Along] | None = None
-    out: list[Source] = []
-    for z, key in enumerate(keys):
-        before = follow(sample_generators(seed, [key], n, device), before, rho, z + 1 < len(keys))
-        out += before
-    return out
 
 
 def spawn_generators(generator: torch.Generator, count: int) -> list[torch.Generator]:

@@ -1,14 +1,19 @@
 """Bootstrap over patients: slices of one patient are not independent, so patients are drawn, not slices."""
 
 import numpy as np
+from typing_extensions import TypedDict
 
 RESAMPLES = 2000
 LEVEL = 0.95
 
 
-Figure = dict[str, float | None]
-"""value: a mean over units (slices, volumes or patients), None where there is none; low, high: its 95 % interval, None
-with one patient only."""
+class Figure(TypedDict):
+    """A mean over units (slices, volumes or patients), None where there is none, and its 95 % interval, None with one
+    patient only."""
+
+    value: float | None
+    low: float | None
+    high: float | None
 
 
 class PatientBootstrap:

@@ -71,7 +71,7 @@ class Comparison:
 
 def load(folder: Path, name: str) -> Evaluation:
     """A finished evaluation."""
-    return Evaluation(name, result=read_result(folder), columns=from_csv(folder / "per_case.csv"))
+    return Evaluation(name, result={**read_result(folder)}, columns=from_csv(folder / "per_case.csv"))
 
 
 def compare(folders: list[Path], seed: int = 0) -> dict[str, Any]:

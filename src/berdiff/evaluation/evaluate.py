@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -24,7 +24,7 @@ from berdiff.evaluation.per_case import TIME, Columns, by_target, summarise
 from berdiff.evaluation.published import paper_row
 from berdiff.evaluation.references import reference_scores
 from berdiff.evaluation.report import markdown
-from berdiff.evaluation.result_file import FORMAT
+from berdiff.evaluation.result_file import FORMAT, Asked, ResultFile
 from berdiff.evaluation.scores import SIZE_GAPS, Scores, choose_sets, score, score_likeliest
 from berdiff.evaluation.settings import OF_VOLUMES, EvaluationSettings
 from berdiff.inference.model import Model
@@ -33,7 +33,7 @@ from berdiff.metrics import Pairs, Votes
 
 SECONDS_BETWEEN_LOOKS = 0.5  # at batches that other processes have claimed
 Part = tuple[Columns, References, torch.Tensor | None]
-NOT_SETTINGS = ("model", "weights_sha256", "data_sha256")
+NOT_SETTINGS = ("job", "model", "weights_sha256", "data_sha256")
 
 
 def evaluate(
@@ -42,7 +42,7 @@ def evaluate(
     out: str | Path,
     settings: EvaluationSettings = EvaluationSettings(),  # noqa: B008 (frozen)
     progress: Progress = lambda done, total: None,
-) -> dict[str, Any]:
+) -> ResultFile:
     """Evaluate into the folder `out` and return what its metrics.json holds."""
     settings = completed(settings, model, store)
     batches = _batches(store, settings)
@@ -179,7 +179,7 @@ def _flat(scores: Scores) -> Columns:
     return {name: values.reshape(-1) for name, values in scores.items()}
 
 
-def _result(columns: Columns, references: References, store: Store, asked: dict[str, Any]) -> dict[str, Any]:
+def _result(columns: Columns, references: References, store: Store, asked: dict[str, Any]) -> ResultFile:
     """What metrics.json holds."""
     targets = columns["target"]
     bootstrap = PatientBootstrap(columns["patient"], asked["seed"])
@@ -198,12 +198,14 @@ def _result(columns: Columns, references: References, store: Store, asked: dict[
             for kind, scores in references.items()
         }
 
-    return {
+    result: ResultFile = {
         "format": FORMAT,
         "berdiff": __version__,
         "torch": torch.__version__,
-        **{name: asked[name] for name in NOT_SETTINGS},
-        "settings": {name: value for name, value in asked.items() if name not in ("job", *NOT_SETTINGS)},
+        "model": asked["model"],
+        "weights_sha256": asked["weights_sha256"],
+        "data_sha256": asked["data_sha256"],
+        "settings": cast(Asked, {name: value for name, value in asked.items() if name not in NOT_SETTINGS}),
         "data": {
             "source": store.manifest.source,
             "size": list(store.size),
@@ -219,9 +221,11 @@ def _result(columns: Columns, references: References, store: Store, asked: dict[
         "metrics": summarise(columns, bootstrap),
         "by_target": {name: summarise(own, bootstrap) for name, own in several.items()},
         "rater_parity": rater_parity(columns, bootstrap),
-        **({"size_spread": spread} if (spread := size_spread(columns, bootstrap)) else {}),
         "finding": {name: finding_figures(own, bootstrap) for name, own in of_target.items()},
         "references": points(np.ones(len(targets), bool)),
         "references_by_target": {name: points(targets == name) for name in several},
         "paper": paper_row(store.manifest.source) if unit == "slice" else None,
     }
+    if spread := size_spread(columns, bootstrap):
+        result["size_spread"] = spread
+    return result

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 import numpy as np
 import torch
@@ -111,14 +111,14 @@ class EvaluationFolder(WorkFolder):
     def _part(self, batch: int) -> Path:
         return self.folder / "parts" / f"{batch:05d}.json"
 
-    def result(self) -> dict[str, Any] | None:
+    def result(self) -> ResultFile | None:
         """metrics.json, if the evaluation is finished; its parts are not needed any more."""
         if not all((self.folder / name).is_file() for name in (RESULT, CASES, TABLE)):
             return None
         shutil.rmtree(self.folder / "parts", ignore_errors=True)
         return read_result(self.folder)
 
-    def finish(self, columns: Columns, table: str, result: dict[str, Any]) -> None:
+    def finish(self, columns: Columns, table: str, result: ResultFile) -> None:
         """Write the results; the parts they were made of go."""
         write_text(self.folder / CASES, to_csv(columns))
         write_text(self.folder / TABLE, table)
@@ -126,14 +126,14 @@ class EvaluationFolder(WorkFolder):
         shutil.rmtree(self.folder / "parts", ignore_errors=True)
 
 
-def read_result(folder: Path) -> dict[str, Any]:
+def read_result(folder: Path) -> ResultFile:
     """metrics.json of a finished evaluation."""
     file = folder / RESULT
     expect(file.is_file(), folder, f"a finished evaluation with {RESULT}")
     result = schema.read_json(file, "the metrics of an evaluation")
     refuse_older(result, "format", FORMAT, file)
     schema.parse(ResultFile, result, lambda place: f"{file}: {place}" if place else str(file))
-    return result
+    return cast(ResultFile, result)  # with the settings that nobody looks at
 
 
 def read_samples(folder: str | Path) -> dict[str, Tensor]:

@@ -1,16 +1,15 @@
 """Figures of all cases together that are no mean of one metric: how many are marked, parity, and P(finding)."""
 
-from typing import Any
-
 import numpy as np
 
 from berdiff.evaluation.bootstrap import Figure, PatientBootstrap
 from berdiff.evaluation.per_case import Columns
+from berdiff.evaluation.result_file import Marked, OfFinding, Reliability
 from berdiff.evaluation.scores import SIZE_GAPS
 from berdiff.metrics.finding import finding_ece, finding_gaps, finding_ged, finding_r2, finding_sums, reliability
 
 
-def marked(columns: Columns) -> dict[str, int]:
+def marked(columns: Columns) -> Marked:
     """In how many slices, and in how many patients, most raters mark a target: in the others an empty mask is right."""
     rows = columns["pixels_majority"] > 0
     return {"cases": int(rows.sum()), "patients": len(set(columns["patient"][rows]))}
@@ -43,7 +42,7 @@ def size_spread(columns: Columns, bootstrap: PatientBootstrap) -> dict[str, Figu
     return {name: bootstrap.estimate(values, patients) for name, values in each} | {"ratio": ratio}
 
 
-def finding_figures(columns: Columns, bootstrap: PatientBootstrap) -> dict[str, Any]:
+def finding_figures(columns: Columns, bootstrap: PatientBootstrap) -> OfFinding:
     """P(finding) of one target: ECE, R^2 and the GED of this decision with intervals, and the reliability table.
 
     `ece_if_calibrated`: what ECE would be of a model whose p is right on average, on as few patients: chance leaves a
@@ -57,7 +56,7 @@ def finding_figures(columns: Columns, bootstrap: PatientBootstrap) -> dict[str, 
         "r2": bootstrap.interval(float(finding_r2(sums.sum(0))), finding_r2(resampled)),
         "ged": bootstrap.estimate(finding_ged(p, q), patients),
         "ece_if_calibrated": _ece_if_calibrated(sums, patients, bootstrap),
-        "reliability": [row._asdict() for row in reliability(p, q)],
+        "reliability": [Reliability(**row._asdict()) for row in reliability(p, q)],
     }
 
 

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from berdiff import schema
+from berdiff.data.csv_table import csv_text
 from berdiff.errors import InputError
 from berdiff.evaluation.bootstrap import Figure, PatientBootstrap
 from berdiff.evaluation.scores import FINDING, LIKELIEST_PIXELS, PIXELS, SIZE_GAPS
@@ -109,13 +110,6 @@ def typed(columns: Mapping[str, Any]) -> Columns:
     """Lists of texts or numbers as columns."""
     kinds = {name: object if name in TEXT else np.int64 if name in NUMBERS else np.float64 for name in columns}
     return {name: np.array(values, dtype=kinds[name]) for name, values in columns.items()}
-
-
-def csv_text(rows: Iterable[Iterable[Any]]) -> str:
-    """Floats are written so that reading them gives the same bits."""
-    text = io.StringIO(newline="")
-    csv.writer(text, lineterminator="\n").writerows(rows)
-    return text.getvalue()
 
 
 def to_csv(columns: Columns) -> str:

@@ -1,6 +1,5 @@
 """Reference points: what needs no model, from the raters' own masks, of the same cases on the whole image."""
 
-import hashlib
 from collections.abc import Sequence
 
 import numpy as np
@@ -8,6 +7,7 @@ import torch
 from torch import Tensor
 
 from berdiff.evaluation.scores import Scores, choose_sets, metric_names, score, score_samples, subset_sizes
+from berdiff.inference.sets import rng_of
 from berdiff.inference.settings import SetRule
 from berdiff.metrics import Pairs, Votes, ged_limit, more_than
 from berdiff.metrics.finding import finding_distance, finding_shares
@@ -66,7 +66,7 @@ def _perfect_sampler(
     E GED_n = 2 d_YY - (n - 1) / n d_YY - d_YY = d_YY / n. The others are simulated, seeded by the case's name.
     """
     drawn = np.stack(
-        [_case_rng(seed, name).integers(r, size=(HM_IOU_DRAWS, pool)) for name, r in zip(names, raters, strict=True)]
+        [rng_of(seed, name).integers(r, size=(HM_IOU_DRAWS, pool)) for name, r in zip(names, raters, strict=True)]
     )  # (B, draws, pool)
     samples = masks[torch.arange(len(masks))[:, None], torch.from_numpy(drawn[:, 0])]
     pairs = own.subset(drawn[:, 0])
@@ -98,9 +98,3 @@ def _repeated(once: Scores, n: int, pool: int) -> Scores:
     out = {f"ged_{m}": ged for m in subset_sizes(n)} | ({f"ged_{pool}_unbiased": ged} if pool > 1 else {})
     others = [name for name in metric_names(once) if name not in ("ged_1", "d_ss")]
     return out | {name.replace("_1", f"_{n}"): once[name] for name in others} | {"d_ss": np.zeros_like(ged)}
-
-
-def _case_rng(seed: int, name: str) -> np.random.Generator:
-    """Depends on the case alone, not on the batch it comes in."""
-    digest = hashlib.sha256(f"{seed}|{name}".encode()).digest()
-    return np.random.default_rng(int.from_bytes(digest[:8], "big"))

@@ -1,6 +1,6 @@
 """The tables of an evaluation, and what one must know to read them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Any
 
@@ -11,6 +11,7 @@ from berdiff.diffusion.sampler import Sampler
 from berdiff.evaluation.bootstrap import Figure
 from berdiff.evaluation.layout import interval, number, pipes
 from berdiff.evaluation.per_case import TIME, direction, label
+from berdiff.evaluation.result_file import Asked, OfData, OfFinding
 from berdiff.inference.settings import NEIGHBOURS
 from berdiff.methods.sampling import describe
 from berdiff.text_tables import TextTable
@@ -25,7 +26,7 @@ DISTANCES = {
 FINDING = {"ece": "ECE", "ece_if_calibrated": "ECE if calibrated", "r2": "R^2", "ged": "GED, 2 (p - q)^2"}
 
 
-def tables_of(result: dict[str, Any]) -> list[TextTable]:
+def tables_of(result: Mapping[str, Any]) -> list[TextTable]:
     """Metrics down: the model beside the paper, the reference points, distances, P(finding), and the targets beside
     each other."""
     metrics, paper, references = result["metrics"], result["paper"], result["references"]
@@ -55,7 +56,7 @@ def _cells(figure: Figure) -> list[str]:
     return [number(figure["value"]), interval(figure)]
 
 
-def _parity(result: dict[str, Any]) -> Iterator[TextTable]:
+def _parity(result: Mapping[str, Any]) -> Iterator[TextTable]:
     """None where every case has one rater."""
     if parity := result["rater_parity"]:
         words = {"samples": "a sample", "raters": "another rater", "difference": "difference"}
@@ -63,7 +64,7 @@ def _parity(result: dict[str, Any]) -> Iterator[TextTable]:
         yield ["agreement with a rater of", "value", "95 % interval"], body
 
 
-def _sizes(result: dict[str, Any]) -> Iterator[TextTable]:
+def _sizes(result: Mapping[str, Any]) -> Iterator[TextTable]:
     """Of volumes alone."""
     if spread := result.get("size_spread"):
         words = {"samples": "two samples, voxels", "raters": "two raters, voxels", "ratio": "ratio"}
@@ -71,14 +72,14 @@ def _sizes(result: dict[str, Any]) -> Iterator[TextTable]:
         yield ["difference in volume of", "value", "95 % interval"], body
 
 
-def _finding(target: str, figures: dict[str, Any]) -> TextTable:
+def _finding(target: str, figures: OfFinding) -> TextTable:
     return (
         [f"P(finding), {target}", "value", "95 % interval"],
         [[words, *_cells(figures[name])] for name, words in FINDING.items() if figures.get(name)],
     )
 
 
-def _targets(result: dict[str, Any]) -> Iterator[TextTable]:
+def _targets(result: Mapping[str, Any]) -> Iterator[TextTable]:
     """Each target beside the mean over targets; none where there is one target."""
     metrics, each = result["metrics"], result["by_target"]
     if each:
@@ -90,7 +91,7 @@ def _targets(result: dict[str, Any]) -> Iterator[TextTable]:
         yield ["by target", *each, "mean over targets"], body
 
 
-def _target(target: str, result: dict[str, Any]) -> TextTable:
+def _target(target: str, result: Mapping[str, Any]) -> TextTable:
     """One target with its intervals, beside its own reference points."""
     figures, references = result["by_target"][target], result["references_by_target"].get(target, {})
     body = [
@@ -101,7 +102,7 @@ def _target(target: str, result: dict[str, Any]) -> TextTable:
     return [f"target {target}", "value", "95 % interval", *references], body
 
 
-def _reliability(target: str, figures: dict[str, Any]) -> TextTable:
+def _reliability(target: str, figures: OfFinding) -> TextTable:
     return (
         [f"P(finding), {target}", "cases", "mean of samples, p", "mean of raters, q"],
         [
@@ -111,14 +112,14 @@ def _reliability(target: str, figures: dict[str, Any]) -> TextTable:
     )
 
 
-def extent(result: dict[str, Any]) -> str:
+def extent(result: Mapping[str, Any]) -> str:
     """Which part of the images the figures are on, and which part the model sees."""
     size, crop = result["data"]["size"], result["settings"]["crop"]
     seen = "all of it" if crop is None or [crop, crop] == size else f"the centre {by([crop, crop])}"
     return f"figures on the whole {by(size)}; the model sees {seen}"
 
 
-def captions(result: dict[str, Any]) -> list[str]:
+def captions(result: Mapping[str, Any]) -> list[str]:
     """What one must know to read the tables."""
     data, settings, paper = result["data"], result["settings"], result["paper"]
     n, pool, chosen = settings["samples"], settings["pool"], settings["set"] != "independent"
@@ -153,7 +154,7 @@ def captions(result: dict[str, Any]) -> list[str]:
     return lines + [f"Data: {note}." for note in data["notes"]]
 
 
-def _of_volumes(settings: dict[str, Any]) -> Iterator[str]:
+def _of_volumes(settings: Asked) -> Iterator[str]:
     """What a case is, and how its slices hang together."""
     length = settings.get("coherence") or 0.0
     noise = f"random numbers in neighbouring slices correlate by exp(-{NEIGHBOURS:g} mm / {length:g} mm)"
@@ -164,7 +165,7 @@ def _of_volumes(settings: dict[str, Any]) -> Iterator[str]:
     yield "Difference in volume: of two different samples, and of two different raters, mean over volumes."
 
 
-def _marked(data: dict[str, Any], units: str) -> Iterator[str]:
+def _marked(data: OfData, units: str) -> Iterator[str]:
     """How often most raters mark each target: where they do not, an empty mask is right, and scores 1."""
     cases, patients = data["cases"], data["patients"]
     parts = [f"{name} in {of['cases']} {units}, {of['patients']} patients" for name, of in data["marked"].items()]
@@ -176,7 +177,7 @@ def _marked(data: dict[str, Any], units: str) -> Iterator[str]:
         yield "Likeliest class: of the background and the targets, the one that most samples have in a pixel."
 
 
-def markdown(result: dict[str, Any]) -> str:
+def markdown(result: Mapping[str, Any]) -> str:
     tables = [*tables_of(result), *(_target(target, result) for target in result["by_target"])]
     tables += [_reliability(*each) for each in result["finding"].items()]
     notes = [f"- {line}" for line in captions(result)]

@@ -1,25 +1,18 @@
-"""metrics.json: what must be in it."""
+"""metrics.json: what is in it, written and read."""
 
-from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NotRequired
 
-from annotated_types import Ge
+from annotated_types import Ge, Len
 from typing_extensions import TypedDict
 
 from berdiff import schema
 from berdiff.data.input_spec import Kind, Side
 from berdiff.diffusion.sampler import Sampler
+from berdiff.evaluation.bootstrap import Figure
 from berdiff.inference.settings import Precision
+from berdiff.schema import Count, Natural
 
 FORMAT = 3
-Natural = Annotated[int, Ge(0)]
-Count = Annotated[int, Ge(1)]
-
-
-class Figure(TypedDict):
-    value: float | None
-    low: float | None
-    high: float | None
 
 
 class Marked(TypedDict):
@@ -30,8 +23,7 @@ class Marked(TypedDict):
 Figures = dict[str, Figure]
 
 
-@dataclass(frozen=True)
-class Reliability(schema.Content):
+class Reliability(TypedDict):
     low: float
     high: float
     cases: Natural
@@ -39,18 +31,16 @@ class Reliability(schema.Content):
     q: float | None
 
 
-@dataclass(frozen=True)
-class OfFinding(schema.Content):
+class OfFinding(TypedDict):
     ece: Figure
     r2: Figure
     ged: Figure
+    ece_if_calibrated: NotRequired[Figure | None]  # evaluations of 0.2.0 do not have it
     reliability: list[Reliability]
-    ece_if_calibrated: Figure | None = None  # evaluations of 0.2.0 do not have it
 
 
-@dataclass(frozen=True)
-class Asked(schema.Content):
-    """The settings that are shown, compared or timed."""
+class Asked(TypedDict):
+    """The settings that are shown, compared or timed; a file holds all of them."""
 
     split: str
     samples: Count
@@ -58,44 +48,56 @@ class Asked(schema.Content):
     pool: Count
     seed: int
     crop: Count | None
-    sampler: Sampler | None
-    by: Literal["slice", "volume"] = "slice"
-    precision: Precision = "fp32"
-    compile: bool = False
-    coherence: Annotated[float, Ge(0)] | None = None
-    least_slices: Count | None = None
+    sampler: Sampler | None  # in plain JSON types
+    by: NotRequired[Literal["slice", "volume"]]
+    precision: NotRequired[Precision]
+    compile: NotRequired[bool]
+    coherence: NotRequired[Annotated[float, Ge(0)] | None]
+    least_slices: NotRequired[Count | None]
 
 
-@dataclass(frozen=True)
-class OfData(schema.Content):
+class OfData(TypedDict):
     source: str
+    size: Annotated[list[Side], Len(2, 2)]
     cases: Natural
+    cases_of_several_raters: Natural
     patients: Natural
+    targets: NotRequired[list[str]]
     kind: Kind
     marked: dict[str, Marked]
     notes: list[str]
-    size: tuple[Side, Side]
-    cases_of_several_raters: Natural
 
 
-@dataclass(frozen=True)
-class PaperRow(schema.Content):
+class PaperRow(TypedDict):
+    method: NotRequired[str]
     data: str
     metrics: dict[str, float]
 
 
-@dataclass(frozen=True)
-class ResultFile(schema.Content):
+class Interval(TypedDict):
+    level: float
+    over: str
+    resamples: Count
+
+
+class ResultFile(TypedDict):
+    """What `evaluate` returns and writes, and `read_result` reads."""
+
+    __pydantic_config__ = schema.Content.__pydantic_config__  # type: ignore[misc]
     format: Literal[3]
+    berdiff: NotRequired[str]
+    torch: NotRequired[str]
     model: str
+    weights_sha256: NotRequired[str | None]
+    data_sha256: str
     settings: Asked
     data: OfData
+    interval: NotRequired[Interval]
     metrics: Figures
-    references: dict[str, Figures]
-    references_by_target: dict[str, dict[str, Figures]]
     by_target: dict[str, Figures]
     rater_parity: Figures | None
+    size_spread: NotRequired[Figures | None]
     finding: dict[str, OfFinding]
+    references: dict[str, Figures]
+    references_by_target: dict[str, dict[str, Figures]]
     paper: PaperRow | None
-    weights_sha256: str | None = None
-    size_spread: Figures | None = None

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from berdiff.data.describe import expect
 from berdiff.data.store import Store
@@ -113,7 +113,7 @@ def _try(sampler: Sampler, model: Model, store: Store, out: Path, settings: Eval
     figures = evaluate(replace(model, name=name), store, out / name, replace(settings, sampler=sampler))["metrics"]
     unbiased = f"ged_{drawn}_unbiased" if drawn > 1 else "ged_1"
     keys = (f"ged_{n}", unbiased, f"hm_iou_{n}", "seconds")
-    return TriedSampler(sampler, *(figures[key]["value"] for key in keys))
+    return TriedSampler(sampler, *(cast(float, figures[key]["value"]) for key in keys))
 
 
 def _rule(sampler: Sampler) -> str:

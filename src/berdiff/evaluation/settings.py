@@ -9,9 +9,8 @@ from annotated_types import Ge
 from berdiff.diffusion.sampler import Sampler
 from berdiff.errors import InputError
 from berdiff.inference.settings import FromPool, SetRule
-from berdiff.schema import Settings
+from berdiff.schema import Count, Settings
 
-Count = Annotated[int, Ge(1)]
 OF_VOLUMES = ("coherence", "least_slices")
 
 

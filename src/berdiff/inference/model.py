@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from berdiff import hub, schema
-from berdiff.data.describe import by, expect
+from berdiff.data.describe import by, expect, present
 from berdiff.data.input_spec import InputSpec
 from berdiff.data.store import Store
 from berdiff.device import choose_device, choose_precision
@@ -22,6 +22,7 @@ from berdiff.inference.inputs import Input, case_input, find_inputs
 from berdiff.inference.opening import OpenedImage, ReadInput, open_array, open_input, read_input
 from berdiff.inference.region import Region, Unit
 from berdiff.inference.result import Result
+from berdiff.inference.run_file import read_run_file
 from berdiff.inference.sets import choose_set, set_rng
 from berdiff.inference.settings import COHERENCE, Precision, SegmentSettings, SetRule, option
 from berdiff.inference.slices import Advance, sample_images
@@ -252,18 +253,5 @@ def load(
     if run is None or not (run / "config.json").is_file():
         whole = spec.patches or spec.size[0] != spec.size[1]  # a crop is square
         return Model(segmenter, name, spec, size, device, crop=None if whole else spec.size[0])
-    data = schema.read(run / "config.json", _RunFile, "the configuration of a run").data
-    return Model(segmenter, name, spec, size, device, data.store, data.crop)
-
-
-@dataclass(frozen=True)
-class _RunData:
-    store: str | None
-    crop: int | None
-
-
-@dataclass(frozen=True)
-class _RunFile:
-    """What is needed here of a run's config.json."""
-
-    data: _RunData
+    data = present(read_run_file(run).get("data"), run / "config.json", "what it was trained on (data)")
+    return Model(segmenter, name, spec, size, device, data["store"], data["crop"])

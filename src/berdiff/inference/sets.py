@@ -33,8 +33,13 @@ def choose_set(
 
 
 def set_rng(seed: int, name: str) -> np.random.Generator:
-    """Depends on the seed and the case's name alone, not on the batch it comes in."""
-    digest = hashlib.sha256(f"set|{seed}|{name}".encode()).digest()
+    """The random numbers by which a set is chosen for a case."""
+    return rng_of("set", seed, name)
+
+
+def rng_of(*key: object) -> np.random.Generator:
+    """Random numbers that depend on the key (a seed, a case's name) alone, not on the batch a case comes in."""
+    digest = hashlib.sha256("|".join(map(str, key)).encode()).digest()
     return np.random.default_rng(int.from_bytes(digest[:8], "big"))
 
 

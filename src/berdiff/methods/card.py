@@ -5,7 +5,8 @@ from pathlib import Path
 from berdiff.data.input_spec import InputSpec
 from berdiff.methods.config import MethodConfig
 
-NOT_CLINICAL = "**For research; not for clinical use.**"
+NOT_CLINICAL = "not for clinical use"
+FOR_RESEARCH = f"For research; {NOT_CLINICAL}."
 TAGS = ("berdiff", "medical", "image-segmentation", "uncertainty", "diffusion")
 
 
@@ -26,7 +27,7 @@ def _about(name: str, config: MethodConfig, spec: InputSpec) -> str:
     lines = [
         f"# {name.split('/')[-1]}",
         "",
-        f"A model of the method `{config.method}`, trained with berdiff. {NOT_CLINICAL}",
+        f"A model of the method `{config.method}`, trained with berdiff. **{FOR_RESEARCH}**",
         "",
         f"- **Knows**: images of {spec.size[0]}x{spec.size[1]} pixels, channels {', '.join(spec.channels)}, scaled by "
         f"the rule `{spec.intensity.rule}` (`input_spec` in `config.json`).",

@@ -2,6 +2,9 @@
 
 from torch import Tensor
 
+Size = tuple[int, int]
+"""Height and width."""
+
 
 def check_image(image: Tensor, channels: int, stride: int) -> None:
     """ValueError unless `image` `(B, C, H, W)` has so many channels, and height and width in multiples of `stride`."""
@@ -12,7 +15,7 @@ def check_image(image: Tensor, channels: int, stride: int) -> None:
         raise ValueError(f"image: expected height and width in multiples of {stride}, found {H}x{W}")
 
 
-def check_size(size: tuple[int, int], stride: int) -> None:
+def check_size(size: Size, stride: int) -> None:
     """ValueError where images of this height and width have one pixel left at the coarsest level.
 
     A norm over it would be nothing but its bias, and BatchNorm, with one image at a time, fails.

@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from berdiff.networks.check_image import Size
 from berdiff.networks.denoiser import Denoiser
 
-Size = tuple[int, int]
 Link = Callable[[Tensor], Tensor]
 
 

@@ -10,10 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from berdiff.networks.check_image import check_size
+from berdiff.networks.check_image import Size, check_size
 from berdiff.networks.denoiser import Denoiser
-
-Size = tuple[int, int]
 
 
 class Whole(Denoiser[Tensor]):

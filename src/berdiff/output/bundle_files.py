@@ -17,9 +17,9 @@ from berdiff.data.input_spec import InputSpec
 from berdiff.errors import InputError
 from berdiff.files import whole_folder, write_text
 from berdiff.inference.model import Model
+from berdiff.methods.card import FOR_RESEARCH
 from berdiff.methods.config import MethodConfig
 
-NOT_CLINICAL = "For research; not for clinical use."
 SCHEMA = "https://github.com/Project-MONAI/MONAI-extra-test-data/releases/download/0.8.1/meta_schema_20240725.json"
 _HERE = "berdiff.output.bundle"
 INFERENCE: dict[str, Any] = {
@@ -71,7 +71,7 @@ def export_bundle(model: Model, folder: Path, out: Path) -> list[str]:
         raise InputError(f"--out: expected a folder that does not exist yet, found {out}")
     config, spec = model.segmenter.config, model.input_spec
     card = folder / "README.md"
-    text = card.read_text(encoding="utf-8") if card.is_file() else f"# {model.name}\n\n{NOT_CLINICAL}\n"
+    text = card.read_text(encoding="utf-8") if card.is_file() else f"# {model.name}\n\n{FOR_RESEARCH}\n"
     with whole_folder(out) as part:
         for name in ("config.json", "model.safetensors"):
             (part / "models").mkdir(exist_ok=True)
@@ -100,13 +100,13 @@ def metadata(name: str, config: MethodConfig, spec: InputSpec, size: tuple[int, 
         "required_packages_version": {"berdiff": __version__},
         "name": name,
         "task": f"segmentation of {', '.join(spec.targets)}: plausible masks and their frequencies",
-        "description": f"A model of the method {config.method}. {NOT_CLINICAL}",
+        "description": f"A model of the method {config.method}. {FOR_RESEARCH}",
         "authors": "see docs/README.md",
         "copyright": "see docs/README.md",
         "data_source": spec.source,
         "image_classes": f"{', '.join(spec.channels)}, {scaled}",
         "pred_classes": f"{', '.join(spec.targets)}: the share of the samples that mark a pixel",
-        "intended_use": NOT_CLINICAL,
+        "intended_use": FOR_RESEARCH,
         "network_data_format": {
             "inputs": {"image": {**image, "channel_def": _named(spec.channels)}},
             "outputs": {"pred": {**masks, "channel_def": _named(spec.targets)}},

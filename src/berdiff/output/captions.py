@@ -6,9 +6,9 @@ from berdiff import schema
 from berdiff.diffusion.sampler import Sampler
 from berdiff.inference.measurements import measure
 from berdiff.inference.result import Result
+from berdiff.methods.card import NOT_CLINICAL
 from berdiff.methods.sampling import describe
 
-NOT_CLINICAL = "not for clinical use"
 UNITS = {"mm^2": "mm²", "mm^3": "mm³", "px^2": "pixels", "px": "pixels", "voxel": "voxels", "mm": "mm"}
 # what the share of samples that mark anything is called, and what it means: once per page or table
 MARKED_BY = "marked by"

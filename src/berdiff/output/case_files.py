@@ -6,7 +6,6 @@ CASE/mask.nii.gz           of a volume: what is marked in the majority of any fi
 CASE/FINDING/crop.npz      of a volume: what these are made of
 """
 
-import csv
 import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from berdiff import __version__, schema
+from berdiff.data.csv_table import csv_text
 from berdiff.errors import InputError
 from berdiff.inference.finding import Finding
 from berdiff.inference.label_map import fits_label_map, label_map
@@ -86,9 +86,7 @@ def write_case(
     placed = read.placed
     frame = None if placed.affine is None else "LPS" if placed.geometry.kind == "dicom" else "RAS"
     places = {one.name: None if frame is None else placed.to_mm(one.center) for one in found}
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*COLUMNS, "z", "y", "x", "x_mm", "y_mm", "z_mm"])
+    lines: list[list[Any]] = [[*COLUMNS, "z", "y", "x", "x_mm", "y_mm", "z_mm"]]
     listed: list[dict[str, Any]] = []
     folders = {one.name: f"{case}/{one.name}" for one in found}
     done = files.read([f"{folder}/{DONE}" for folder in folders.values()])
@@ -96,10 +94,10 @@ def write_case(
         folder = folders[one.name]
         content = done[f"{folder}/{DONE}"]
         rows, mm = rows_of(parse_done(content, files.address(folder)), folder), places[one.name] or ["", "", ""]
-        writer.writerows([*row.values(), *("", *one.center)[-3:], *mm] for row in rows)
+        lines += [[*row.values(), *("", *one.center)[-3:], *mm] for row in rows]
         measured = {row.target: row.measured for row in rows}
         listed.append({"name": one.name, "center": one.center, "center_mm": places[one.name], "measurements": measured})
-    table = text.getvalue().encode()
+    table = csv_text(lines).encode()
     files.write(f"{case}/{TABLE}", table)
     written[TABLE] = len(table)
     facts = {"berdiff": __version__, **about, "frame": frame, "findings": listed, "failed": failed, "files": written}

@@ -4,15 +4,15 @@ Both are made of what is in the folder, so whichever process or run writes them 
 """
 
 import base64
-import csv
 import hashlib
-import io
 from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
 from berdiff import __version__
+from berdiff.data.csv_table import csv_text
 from berdiff.output.captions import MARKED_MEANS, NOT_CLINICAL, UNITS, marked_words, percent, rounded
+from berdiff.output.html_report import html_templates
 from berdiff.output.records import THUMBNAIL
 from berdiff.output.result_files import ResultFiles
 from berdiff.output.rows import COLUMNS, Row, all_rows
@@ -56,21 +56,16 @@ def ranked(rows: Sequence[Row]) -> list[Row]:
 
 
 def table(rows: Sequence[Row]) -> str:
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["rank", *COLUMNS, "folder", "picture", "notes"])
+    lines: list[list[Any]] = [["rank", *COLUMNS, "folder", "picture", "notes"]]
     for rank, row in enumerate(rows, 1):
         picture = f"{row.folder}/{found[0]}" if (found := pictures(row)) else ""
-        writer.writerow([rank, *row.values(), row.folder, picture, "; ".join(row.notes)])
-    return text.getvalue()
+        lines.append([rank, *row.values(), row.folder, picture, "; ".join(row.notes)])
+    return csv_text(lines)
 
 
 def page(files: ResultFiles, rows: Sequence[Row]) -> str:
     """The whole page as text."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    options = {"autoescape": True, "undefined": StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
-    environment = Environment(loader=PackageLoader("berdiff.output"), **options)
+    environment = html_templates()
     with_picture = dict.fromkeys(f"{row.folder}/{THUMBNAIL}" for row in rows if THUMBNAIL in row.files)
     pictures = files.read(list(with_picture)[:MAX_THUMBNAILS])
 

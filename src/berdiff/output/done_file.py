@@ -10,10 +10,9 @@ from typing_extensions import TypedDict
 from berdiff import schema
 from berdiff.errors import InputError
 from berdiff.output.result_files import DONE, ResultFiles
+from berdiff.schema import Natural, NotNegative
 
-Natural = Annotated[int, Ge(0)]
 Sizes = dict[str, Natural]  # a file's name within the folder -> its bytes
-NotNegative = Annotated[float, Ge(0)]
 Share = Annotated[float, Ge(0), Le(1)]
 
 
@@ -48,8 +47,8 @@ class DoneFile(schema.Content):
     files: Sizes = field(default_factory=dict)
     measurements: dict[str, Measured] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
     title: str = ""
+    warnings: list[str] = field(default_factory=list)
 
     def check(self) -> None:
         for target, measured in self.measurements.items():

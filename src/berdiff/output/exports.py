@@ -1,6 +1,5 @@
 """A result as files. `write` is the one door: each kind of `kinds.KINDS` makes files by name, written here, whole."""
 
-import csv
 import io
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -13,6 +12,7 @@ import numpy as np
 from PIL import Image
 
 from berdiff import __version__, schema
+from berdiff.data.csv_table import csv_text
 from berdiff.data.describe import expect
 from berdiff.errors import as_keywords
 from berdiff.files import whole_file, whole_folder
@@ -157,15 +157,13 @@ def _measurements(result: Result) -> str:
     measured = result.measurements()
     sizes = [name for name in SIZES if name in measured[result.targets[0]]]
     parts = ("unit", "q05", "q50", "q95")
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
     shares = ["finding_probability", "empty_share"]
     shares += ["extent_mm"] if "extent_mm" in measured[result.targets[0]] else []
-    writer.writerow(["input", "target", *shares, *(f"{size}_{part}" for size in sizes for part in parts)])
+    rows: list[list[Any]] = [["input", "target", *shares, *(f"{size}_{part}" for size in sizes for part in parts)]]
     for target, of in measured.items():
         values = [*(of[name] for name in shares), *(of[size][part] for size in sizes for part in parts)]
-        writer.writerow([result.name, target, *("" if value is None else value for value in values)])
-    return text.getvalue()
+        rows.append([result.name, target, *values])
+    return csv_text(rows)
 
 
 def _report(result: Result, chosen: Representatives) -> bytes:

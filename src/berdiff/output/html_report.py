@@ -6,6 +6,7 @@ Images are inlined once each; the outlines over them are vectors, so the page st
 import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from PIL import Image
@@ -18,6 +19,9 @@ from berdiff.output.captions import MARKED_MEANS, measured_words, notes, set_wor
 from berdiff.output.colours import legend
 from berdiff.output.tiles import SHOWN_SAMPLES, Tile, grey_bytes, picture_bytes, result_tiles, target_tiles
 from berdiff.output.views import close_up
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,12 +40,17 @@ class ScoreTable:
     caption: str
 
 
-def page(title: str, entries: Sequence[ReportEntry], intro: Sequence[str] = (), table: ScoreTable | None = None) -> str:
-    """The whole page as text."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
+def html_templates(package: str = "berdiff.output") -> "Environment":
+    """The templates of a package: what is put into them is escaped, and a misspelt name is an error."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # not for `--help`
 
     options = {"autoescape": True, "undefined": StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
-    environment = Environment(loader=PackageLoader("berdiff.output"), **options)
+    return Environment(loader=PackageLoader(package), **options)
+
+
+def page(title: str, entries: Sequence[ReportEntry], intro: Sequence[str] = (), table: ScoreTable | None = None) -> str:
+    """The whole page as text."""
+    environment = html_templates()
     planes: dict[tuple[str, int, int], str] = {}  # (address, height, width) -> its name: every different plane once
 
     def name_of_plane(tile: Tile) -> str:

@@ -7,7 +7,7 @@ the same name is noticed, and holds what the tables of cases and cohorts show.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from berdiff.inference.inputs import Input
 from berdiff.inference.result import Result
 from berdiff.output.captions import notes
 from berdiff.output.destination import Destination
-from berdiff.output.done_file import sizes_of
+from berdiff.output.done_file import DoneFile, Measured, sizes_of
 from berdiff.output.overlay import outlined
 from berdiff.output.result_files import DONE
 from berdiff.output.tiles import contours_tile, masks_tile, picture_bytes
@@ -74,11 +74,17 @@ class Record:
             files.append(write_crop(result, folder))
         with whole_file(folder / THUMBNAIL) as picture:
             picture.write_bytes(thumbnail(result))
-        done = {"name": self.name, "case": self.case, "finding": self._about, "sources": self.sources}
-        done |= {"files": sizes_of(folder, [*files, THUMBNAIL])}
-        done |= {"measurements": result.measurements(), "notes": notes(result)}
-        of_case = title if self.finding is None else title.removesuffix(f", {self.finding.name}")
-        done |= {"title": of_case, "warnings": list(result.warnings)}
+        done = DoneFile(
+            self.name,
+            self.case,
+            self._about,
+            self.sources,
+            sizes_of(folder, [*files, THUMBNAIL]),
+            cast(dict[str, Measured], result.measurements()),
+            notes(result),
+            title if self.finding is None else title.removesuffix(f", {self.finding.name}"),
+            list(result.warnings),
+        )
         write_text(folder / DONE, schema.dump(done))
 
     @property

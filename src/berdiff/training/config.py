@@ -15,11 +15,9 @@ from berdiff import schema
 from berdiff.data.input_spec import InputSpec
 from berdiff.errors import InputError
 from berdiff.methods.config import M, MethodConfig, method_class, to_plain
+from berdiff.schema import Count, Natural, NotNegative
 
-Count = Annotated[int, Ge(1)]
 Share = Annotated[float, Ge(0), Lt(1)]
-NotNegative = Annotated[float, Ge(0)]
-Natural = Annotated[int, Ge(0)]
 Model = TypeVar("Model", bound=MethodConfig, covariant=True)
 
 

@@ -19,7 +19,7 @@ from torch.optim import SGD, AdamW, Optimizer
 
 from berdiff.data.describe import expect
 from berdiff.device import expect_bf16
-from berdiff.errors import InputError
+from berdiff.errors import InputError, first_line
 from berdiff.methods.base import Segmenter
 from berdiff.training.config import AnyConfig, EngineConfig, OptimConfig
 
@@ -41,8 +41,7 @@ def make_fabric(config: EngineConfig) -> Fabric:
             precision=config.precision,
         )
     except (ValueError, RuntimeError, ModuleNotFoundError, AttributeError) as error:
-        first_line = str(error).strip().splitlines()[0]
-        raise InputError(f"--engine: expected settings that fit this machine, found: {first_line}") from error
+        raise InputError(f"--engine: expected settings that fit this machine, found: {first_line(error)}") from error
     first = os.environ.get("LOCAL_RANK", "0") == "0"  # one process tries it for all of a machine
     if config.precision == "bf16-mixed" and first and isinstance(fabric.accelerator, CPUAccelerator):
         expect_bf16("--engine.precision")

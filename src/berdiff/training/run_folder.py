@@ -13,14 +13,15 @@ best/             EMA weights of the best validation GED
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Required
+from typing import TYPE_CHECKING, Any, Literal, Required
 
-from annotated_types import Ge
 from typing_extensions import TypedDict
 
 from berdiff import schema
 from berdiff.data.describe import expect
 from berdiff.errors import InputError
+from berdiff.inference.run_file import read_run_file
+from berdiff.schema import Natural, NotNegative
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
 StatsRow = dict[str, Any]
 ENVIRONMENT = "environment.json"
 SHOWN = {"loss": "loss", "ged": "validation GED", "hm_iou": "HM-IoU", "best_ged": "best GED"}  # in a run's repr
-Natural = Annotated[int, Ge(0)]
-NotNegative = Annotated[float, Ge(0)]
 
 
 class WrittenRow(TypedDict, total=False):
@@ -47,17 +46,6 @@ class WrittenRow(TypedDict, total=False):
     ged: float
     hm_iou: float
     reason: str
-
-
-class WrittenRun(TypedDict, total=False):
-    """config.json of any version, as far as it is shown."""
-
-    __pydantic_config__ = {"extra": "allow", "strict": True}  # type: ignore[misc]  # noqa: RUF012
-    loop: Required[dict[str, Any]]
-    recipe: str | None
-    seed: int | None
-    model: dict[str, Any]
-    validation: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -120,10 +108,8 @@ def read_rows(path: Path) -> list[StatsRow]:
 def read_run(path: str | Path) -> TrainingRun:
     """A run folder of any version; InputError where it is none."""
     path = Path(path)
-    file, what = path / "config.json", "a training configuration"
-    expect(file.is_file(), path, "a run folder of `berdiff train`", "no config.json in it")
-    config = dict(schema.read(file, WrittenRun, what))
-    return TrainingRun(path, config, read_rows(path / "stats.jsonl"))
+    expect((path / "config.json").is_file(), path, "a run folder of `berdiff train`", "no config.json in it")
+    return TrainingRun(path, dict(read_run_file(path)), read_rows(path / "stats.jsonl"))
 
 
 def is_finished(run: Path) -> bool:

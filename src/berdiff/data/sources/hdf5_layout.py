@@ -82,6 +82,11 @@ class Group:
         channels, height, width = _shape(self.images, self.image_axis)
         return (channels, width, height) if self.transpose else (channels, height, width)
 
+    @property
+    def channels(self) -> int:
+        """Of the labels: one, or one for each rater."""
+        return 1 if self.rater_axis is None else self.labels.shape[self.rater_axis]
+
     def blocks(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Images (B, C, H, W) and labels (B, R, H, W), a few at a time: memory does not grow with the file."""
         parts = (self.images, self.image_axis), (self.labels, self.rater_axis)
@@ -129,7 +134,7 @@ def _group(file: h5py.File, name: str, split: str, seen: Counter[str], options: 
     rater_axis = _rater_axis(labels, n, height, width)
 
     def column(dataset: str, length: int | None = n) -> list[str]:
-        return _texts(_find(file, name, dataset), length)
+        return texts(_find(file, name, dataset), length)
 
     numbered = options.slices or ("slices" if find(file, posixpath.join(name, "slices"), Path(file.filename)) else None)
     numbers = column(numbered) if numbered else [""] * n
@@ -185,7 +190,7 @@ def _shape(images: h5py.Dataset, axis: int | None) -> tuple[int, int, int]:
     return channels, rest[1], rest[2]
 
 
-def _texts(dataset: h5py.Dataset, length: int | None) -> list[str]:
+def texts(dataset: h5py.Dataset, length: int | None) -> list[str]:
     """A column of texts or whole numbers, as texts; `length` is how many there must be."""
     plain = dataset.dtype.kind in "iuS" or h5py.check_string_dtype(dataset.dtype) is not None
     fits = dataset.ndim == 1 and length in (None, len(dataset))

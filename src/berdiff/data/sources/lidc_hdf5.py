@@ -14,7 +14,8 @@ from berdiff.data.case import SPLITS, Case, Reading
 from berdiff.data.describe import decoding, expect
 from berdiff.data.images import binary
 from berdiff.data.input_spec import Intensity
-from berdiff.data.sources.hdf5_file import find, named_dataset, open_hdf5, rows_of, rows_per_block
+from berdiff.data.sources.hdf5_file import find, named_dataset, open_hdf5
+from berdiff.data.sources.hdf5_layout import Group, LayoutOptions, find_groups, texts
 from berdiff.data.sources.lidc import LidcReading
 from berdiff.errors import InputError
 
@@ -26,28 +27,20 @@ class Options:
     """`data_lidc.hdf5` needs none: everything is in the file."""
 
 
-@dataclass(frozen=True)
-class _Group:
-    """One split, checked."""
-
-    split: str
-    images: h5py.Dataset  # (N, H, W)
-    labels: h5py.Dataset  # (N, H, W, R) or (N, R, H, W)
-    axis: int  # of the raters in `labels`
-    rows: list[tuple[str, str, str]]  # (name, patient, volume) of each slice
-
-    @property
-    def step(self) -> int:
-        """How many slices are read at a time."""
-        return rows_per_block(self.images, self.labels)
-
-
 def read(path: Path, options: Options) -> Reading:
     file = open_hdf5(path)
     with decoding(path, "a whole HDF5 file"):
-        groups = [_group(file, split, path) for split in SPLITS if find(file, split, path) is not None]
-    expect(groups, path, f"groups {', '.join(SPLITS)}", ", ".join(file) or "nothing")
-    layouts = {(group.images.shape[1:], group.labels.shape[group.axis], group.images.dtype.kind) for group in groups}
+        splits = [split for split in SPLITS if find(file, split, path) is not None]
+        expect(splits, path, f"groups {', '.join(SPLITS)}", ", ".join(file) or "nothing")
+        groups = find_groups(file, LayoutOptions(groups=tuple(f"{split}={split}" for split in splits)))
+        names = [_names(file, group, path) for group in groups]
+    for group in groups:
+        of_lidc = group.image_axis is None and (group.dtype == np.uint8 or group.dtype.kind == "f")
+        found = f"{group.images.shape} {group.dtype}"
+        expect(of_lidc, f"{path}: {group.name}/images", "(N, H, W) of uint8 or floats", found)
+        expected = "(N, H, W, readers) or (N, readers, H, W)"
+        expect(group.rater_axis is not None, f"{path}: {group.name}/labels", expected, group.labels.shape)
+    layouts = {(group.shape[1:], group.channels, group.dtype.kind) for group in groups}
     expect(len(layouts) == 1, path, "one size, type and number of readers in all groups", layouts)
     size, raters, kind = layouts.pop()
     offset = _offset(groups, path) if kind == "f" else 0.0
@@ -56,63 +49,44 @@ def read(path: Path, options: Options) -> Reading:
         raters=raters,
         size=size,
         dtype="float32" if kind == "f" else "uint8",
-        total=sum(len(group.images) for group in groups),
-        cases=(case for group in groups for case in _cases(group, offset, path)),
+        total=sum(len(group.rows) for group in groups),
+        cases=(case for each in zip(groups, names, strict=True) for case in _cases(*each, offset, path)),
     )
 
 
-def _group(file: h5py.File, split: str, path: Path) -> _Group:
-    images, labels = (named_dataset(file, f"{split}/{name}", path) for name in ("images", "labels"))
-    fits, found = images.dtype == np.uint8 or images.dtype.kind == "f", f"{images.shape} {images.dtype}"
-    expect(fits and images.ndim == 3, f"{path}: {split}/images", "(N, H, W) of uint8 or floats", found)
-    n, height, width = shape = images.shape
-    axes = [axis for axis in (1, 3) if labels.ndim == 4 and labels.shape[:axis] + labels.shape[axis + 1 :] == shape]
-    expected = f"({n}, {height}, {width}, readers) or ({n}, readers, {height}, {width})"
-    expect(len(axes) == 1, f"{path}: {split}/labels", expected, labels.shape)
-    expect(labels.dtype.kind in "uib", f"{path}: {split}/labels", "integers", labels.dtype)
-
-    def column(name: str) -> np.ndarray:
-        dataset = named_dataset(file, f"{split}/{name}", path)
-        expect(dataset.shape == (n,), f"{path}: {dataset.name}", f"one value for each of {n} slices", dataset.shape)
-        return rows_of(dataset, f"{path}: {dataset.name}")
-
-    patients = [uid.decode("utf-8", "replace") if isinstance(uid, bytes) else str(uid) for uid in column("uids")]
-    rows = [(f"{split}/{index}", patient, patient) for index, patient in enumerate(patients)]
-    if find(file, f"{split}/nodules", path) and find(
-        file, f"{split}/slices", path
-    ):  # then a slice has the name it has in the PNG tree
-        rows = [
-            (f"{patient}/nodule-{nodule}/slice-{z}", patient, f"{patient}/nodule-{nodule}")
-            for patient, nodule, z in zip(patients, column("nodules"), column("slices"), strict=True)
-        ]
-    return _Group(split, images, labels, axes[0], rows)
+def _names(file: h5py.File, group: Group, path: Path) -> list[tuple[str, str]]:
+    """(name, volume) of each slice."""
+    patients = [row.patient for row in group.rows]
+    if not all(find(file, f"{group.name}/{name}", path) for name in ("nodules", "slices")):
+        return [(f"{group.name}/{index}", patient) for index, patient in enumerate(patients)]
+    numbers = (named_dataset(file, f"{group.name}/{name}", path) for name in ("nodules", "slices"))
+    columns = (texts(dataset, len(patients)) for dataset in numbers)
+    return [  # as in the PNG tree
+        (f"{patient}/nodule-{nodule}/slice-{z}", f"{patient}/nodule-{nodule}")
+        for patient, nodule, z in zip(patients, *columns, strict=True)
+    ]
 
 
-def _offset(groups: list[_Group], path: Path) -> float:
+def _offset(groups: list[Group], path: Path) -> float:
     """What to add to float images to bring them to [0, 1]. It takes the whole file to know: a first pass."""
     low, high = np.inf, -np.inf
     for group in groups:
-        for block in _blocks(group.images, path, group.step):
-            expect(np.isfinite(block).all(), f"{path}: {group.split}/images", "finite values", "NaN or infinity")
-            low, high = min(low, float(block.min())), max(high, float(block.max()))
+        for images, _ in group.blocks():
+            expect(np.isfinite(images).all(), f"{path}: {group.name}/images", "finite values", "NaN or infinity")
+            low, high = min(low, float(images.min())), max(high, float(images.max()))
     for offset in (0.0, 0.5):
         if low + offset >= -TOLERANCE and high + offset <= 1 + TOLERANCE:
             return offset
     raise InputError(f"{path}: images: expected values in [0, 1] or [-0.5, 0.5], found {low:g} to {high:g}")
 
 
-def _cases(group: _Group, offset: float, path: Path) -> Iterator[Case]:
-    rows = enumerate(group.rows)
-    for images, labels in zip(*(_blocks(part, path, group.step) for part in (group.images, group.labels)), strict=True):
+def _cases(group: Group, names: list[tuple[str, str]], offset: float, path: Path) -> Iterator[Case]:
+    rows = enumerate(zip(group.rows, names, strict=True))
+    for images, labels in group.blocks():
         if images.dtype != np.uint8:
             images = np.clip(images.astype(np.float32) + np.float32(offset), 0, 1)
-        masks = binary(np.moveaxis(labels, group.axis, 1), f"{path}: {group.split}/labels")
+        masks = binary(labels, f"{path}: {group.name}/labels")
         for image, of_raters in zip(images, masks, strict=True):
-            i, (name, patient, volume) = next(rows)
-            source, split = f"{group.split}[{i}]", group.split
-            yield Case(name, patient, image[None], of_raters[:, None], volume, source=source, split=split)
-
-
-def _blocks(dataset: h5py.Dataset, path: Path, step: int) -> Iterator[np.ndarray]:
-    for first in range(0, len(dataset), step):
-        yield rows_of(dataset, f"{path}: {dataset.name}", slice(first, first + step))
+            i, (row, (name, volume)) = next(rows)
+            source = f"{group.name}[{i}]"
+            yield Case(name, row.patient, image, of_raters[:, None], volume, source=source, split=group.split)
