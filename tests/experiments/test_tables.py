@@ -19,7 +19,6 @@ from berdiff.data.store import open_store
 from berdiff.diffusion.sampler import Sampler
 from berdiff.errors import InputError
 from berdiff.evaluation.evaluation_folder import read_result
-from berdiff.experiments.recipes import RECIPES
 from berdiff.experiments.tables import kernel, losses, sampling, scale
 from berdiff.experiments.tables.registry import TABLES
 from berdiff.experiments.tables.run import run_table
@@ -29,7 +28,9 @@ from berdiff.experiments.tables.table_job import TableJob, plan
 from berdiff.experiments.tables.write import row_names
 from berdiff.methods import folder as model_folder
 from berdiff.methods.config import METHODS
-from berdiff.training.config import TrainConfig, check, differences
+from berdiff.recipes import RECIPES
+from berdiff.recipes.recipe import Recipe
+from berdiff.training.config import check, differences
 from berdiff.training.run_folder import read_run
 from fakes import StandIn, make_store
 
@@ -394,11 +395,13 @@ def test_at_the_papers_scale_a_method_is_that_of_its_paper_recipe(name: str, siz
         config = check(paper.config(row))
         assert replace(config, model=base.model) == base
         if row.name in methods:
-            stated = RECIPES[f"{row.name}-paper"]().model
+            stated = RECIPES[f"{row.name}-paper"].config.model
             # MedSegDiff has one published size, whose filters fit images of any
             sized = stated.preset.startswith("paper-") and row.name != "medsegdiff"
             assert config.model == replace(stated, preset=f"paper-{size}" if sized else stated.preset)
-    assert RECIPES["segdiff-brats-paper"]().model == replace(RECIPES["segdiff-paper"]().model, preset="paper-224")
+    assert RECIPES["segdiff-brats-paper"].config.model == replace(
+        RECIPES["segdiff-paper"].config.model, preset="paper-224"
+    )
 
 
 def test_a_method_without_a_published_size_is_no_row_of_the_papers_scale(address: str, tmp_path: Path) -> None:
@@ -451,9 +454,8 @@ def test_compared_methods_have_recipes_of_one_budget_and_a_claim_each(name: str,
 
 
 def test_a_table_of_recipes_is_trained_by_them(address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def brief() -> TrainConfig:
-        return replace(tiny(address).trainings["ablation"], recipe="berdiff-brief-cpu")
-
+    training = tiny(address).trainings["ablation"]
+    brief = Recipe("berdiff-brief-cpu", "Brief.", "none", "none", training)
     monkeypatch.setitem(scale.RECIPES, "berdiff-brief-cpu", brief)
     rows = tuple(TableRow(name, (name,), recipe="berdiff-brief") for name in ("one", "two"))
     table = of_recipes(replace(TABLES["lidc"], compared=rows))

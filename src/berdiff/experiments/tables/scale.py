@@ -8,10 +8,9 @@ from berdiff.data.store import Store
 from berdiff.diffusion.sampler import Sampler
 from berdiff.errors import InputError
 from berdiff.evaluation.settings import EvaluationSettings
-from berdiff.experiments.recipes import RECIPES
-from berdiff.experiments.recipes.bernoulli import brats_paper, lidc_cpu_paper, lidc_paper, lidc_paper_long
 from berdiff.experiments.tables.spec import TableRow, Training
 from berdiff.methods.config import MethodConfig, adopt, method_class
+from berdiff.recipes import RECIPES
 from berdiff.training.config import AnyConfig, EngineConfig, LoopConfig, TrainConfig, ValidationConfig
 
 Recipe = TrainConfig[Any]
@@ -78,7 +77,7 @@ class Paper(Scale):
             row_and_method = f"the row {row.name} of the method {row.method}"
             raise InputError(f"--scale paper: expected a preset paper for {row_and_method}, found {found}")
         recipe = RECIPES.get(f"{row.method}-paper")
-        stated = None if recipe is None else recipe().model
+        stated = None if recipe is None else recipe.config.model
         # a plug-in may have the first word of another recipe's name
         return replace(stated, preset=found) if isinstance(stated, type(model)) else model
 
@@ -91,7 +90,7 @@ class OwnRecipes(Scale):
     on: tuple[Store, str | None] = field(kw_only=True)
 
     def config(self, row: TableRow, seed: int = 0) -> AnyConfig:
-        config = _on(RECIPES[f"{row.recipe}-cpu"](), *self.on)
+        config = _on(RECIPES[f"{row.recipe}-cpu"].config, *self.on)
         return replace(config, seed=seed, validation=replace(config.validation, every=0))
 
     def training(self, rows: Sequence[TableRow]) -> str:
@@ -116,7 +115,9 @@ def paper(store: Store, address: str | None, slices: int | None = None, **budget
     """The paper's networks, sizes and iterations."""
     if any(value is not None for value in budget.values()):
         raise InputError("--minutes and --steps: expected none with --scale paper, whose iterations are the paper's")
-    ablation, long, brats = (_on(recipe(), store, address) for recipe in (lidc_paper, lidc_paper_long, brats_paper))
+    ablation, long, brats = (
+        _on(RECIPES[name].config, store, address) for name in ("lidc-paper", "lidc-paper-long", "brats-paper")
+    )
     trainings: dict[Training, Recipe] = {"ablation": ablation, "short": ablation, "long": long, "brats": brats}
     return Paper("paper", trainings, long.validation, max_slices=slices, split=splits(store)[1])
 
@@ -134,7 +135,7 @@ def cpu(
     # few masks per point of a curve, for minutes spent on them are lost to training
     every = max(1, steps // POINTS) if steps else 200
     points = ValidationConfig(every=every, cases=16, samples=8, sheet_cases=4)
-    base = _on(replace(lidc_cpu_paper(), validation=points), store, address)
+    base = _on(replace(RECIPES["lidc-cpu-paper"].config, validation=points), store, address)
 
     def lasting(part: int) -> Recipe:
         """1 / `part` of the budget, all of it for training."""

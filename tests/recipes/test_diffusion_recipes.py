@@ -8,18 +8,19 @@ import pytest
 import torch
 
 from berdiff.diffusion.kernels.bernoulli import step_prob
-from berdiff.experiments.recipes import bernoulli, brats, diffusion
 from berdiff.methods.berdiff import BerDiff
 from berdiff.methods.segdiff import SegDiff
 from berdiff.networks.build import NETWORKS
+from berdiff.recipes import RECIPES
 from berdiff.training.config import check
 
-RECIPES = {recipe.__name__: recipe() for recipe in diffusion.RECIPES}
+METHODS = ("gaussian-small", "segdiff", "medsegdiff", "flow", "ccdm")
+CONFIGS = {name: recipe.config for name, recipe in RECIPES.items() if name.rpartition("-")[0] in METHODS}
 
 
 def test_two_core_recipes_differ_by_the_method_only():
     """All have 60 minutes of CPU time, over which the learning rate falls."""
-    cpu = [config for name, config in RECIPES.items() if name.endswith("_cpu")]
+    cpu = [config for name, config in CONFIGS.items() if name.endswith("-cpu")]
     assert len(cpu) == 5
     for config in cpu:
         check(config)
@@ -31,28 +32,28 @@ def test_two_core_recipes_differ_by_the_method_only():
 
 
 def test_paper_recipes_are_the_papers_statement():
-    for name in ("segdiff_paper", "medsegdiff_paper", "flow_paper"):
-        config = RECIPES[name]
+    for name in ("segdiff-paper", "medsegdiff-paper", "flow-paper"):
+        config = CONFIGS[name]
         assert (config.model.preset, config.model.T, config.optim.lr) == ("paper-128", 1000, 5e-5)
         assert (config.optim.kind, config.loop.batch_size, config.optim.decay) == ("adamw", 32, "constant")
         assert config.model == type(config.model)("paper-128"), "the defaults are the paper's"
 
 
 def test_ccdm_paper_is_the_papers_training_of_ccdms_diffusion():
-    ccdm, flow = RECIPES["ccdm_paper"], RECIPES["flow_paper"]
+    ccdm, flow = CONFIGS["ccdm-paper"], CONFIGS["flow-paper"]
     assert replace(ccdm, recipe="", model=flow.model) == replace(flow, recipe="")
-    assert replace(ccdm.model, preset="ccdm") == RECIPES["ccdm_own"].model
+    assert replace(ccdm.model, preset="ccdm") == CONFIGS["ccdm-own"].model
 
 
 def test_segdiff_brats_paper_differs_from_brats_paper_by_the_method_only():
-    segdiff, berdiff = brats.segdiff_brats_paper(), bernoulli.brats_paper()
+    segdiff, berdiff = RECIPES["segdiff-brats-paper"].config, RECIPES["brats-paper"].config
     assert segdiff.model == SegDiff("paper-224")
     assert replace(segdiff, recipe="", model=berdiff.model) == replace(berdiff, recipe="")
     assert (segdiff.optim.lr, segdiff.loop.batch_size) == (1e-4, 32)
 
 
 def test_every_recipe_names_a_network_there_is():
-    for config in RECIPES.values():
+    for config in CONFIGS.values():
         prefix = f"{config.model.method}-" if config.model.method in ("segdiff", "medsegdiff") else ""
         assert prefix + config.model.preset in NETWORKS.names()
 
@@ -73,16 +74,16 @@ def categorical_posterior(beta: np.ndarray, x_t: int, x_0: int, t: int) -> np.nd
     return joint / joint.sum()
 
 
-@pytest.mark.parametrize("name", ["ccdm_cpu", "ccdm_paper", "ccdm_own"])
+@pytest.mark.parametrize("name", ["ccdm-cpu", "ccdm-paper", "ccdm-own"])
 def test_ccdm_is_categorical_diffusion_with_two_classes(name: str):
     """Its loss is the KL divergence of sum_c p(c) q(x_{t-1} | x_t, c) from q(x_{t-1} | x_t, x_0), summed over the
     pixels of an image, and its step draws from the same; the last takes the likelier class."""
-    model = RECIPES[name].model
+    model = CONFIGS[name].model
     assert isinstance(model, BerDiff)
     kernel, sampler = model.kernel(), model.sampler
     assert (kernel.schedule.T, kernel.schedule.name, sampler.count, sampler.rule) == (250, "cosine", 250, "ddpm")
     beta = kernel.schedule.beta.numpy()
-    pixels = (RECIPES[name].data.crop or 128) ** 2
+    pixels = (CONFIGS[name].data.crop or 128) ** 2
     for t, y_t, y0, p in product((1, 2, 100, 250), (0, 1), (0, 1), (0.03, 0.6)):
         mixed = (1 - p) * categorical_posterior(beta, y_t, 0, t) + p * categorical_posterior(beta, y_t, 1, t)
         true = categorical_posterior(beta, y_t, y0, t)

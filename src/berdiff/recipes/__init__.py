@@ -1,32 +1,17 @@
-"""Training recipes: small functions that state their command, cost and expected figure. Every field is also a flag.
-
-One file per family of methods; each names its functions in `RECIPES`.
-"""
+"""Training recipes: data under a name that says its cost and the figure to expect. Every setting is also a flag."""
 
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from berdiff.experiments.recipes import (
-    adversarial,
-    autoregressive,
-    bernoulli,
-    brats,
-    deterministic,
-    diffusion,
-    joint,
-    latent,
-    one_pass,
-    own,
-)
+from berdiff.recipes import compared, ours
+from berdiff.recipes.recipe import Recipe
 from berdiff.training.config import TrainConfig, check
 
-_FAMILIES = (own, bernoulli, brats, latent, adversarial, joint, deterministic, diffusion, autoregressive, one_pass)
-
-RECIPES: dict[str, Callable[[], TrainConfig[Any]]] = {
-    recipe.__name__.replace("_", "-"): recipe for family in _FAMILIES for recipe in family.RECIPES
-}
-FIRST_STAGES: dict[str, Callable[[TrainConfig[Any]], TrainConfig[Any]]] = bernoulli.FIRST_STAGES
+RECIPES: dict[str, Recipe] = {recipe.name: recipe for recipe in (*ours.RECIPES, *compared.RECIPES)}
+MAIN = ("own", "demo", "lidc-cpu", "lidc-cpu-energy", "brats-cpu", "lidc-paper")
+"""Those that most come for; `berdiff train --list` has all."""
+FIRST_STAGES: dict[str, Callable[[TrainConfig[Any]], TrainConfig[Any]]] = {"lidc-cpu-energy": ours.before_energy}
 """Recipes that train on from another: from the configuration asked for, what is trained first without --init."""
 
 

@@ -9,12 +9,12 @@ from brats_writer import case_folder
 
 from berdiff.data.prepare import prepare
 from berdiff.data.sources.brats import Options
-from berdiff.experiments.recipes import RECIPES
-from berdiff.experiments.recipes import deterministic as family
+from berdiff.recipes import RECIPES
 from berdiff.training.engine import learning_rate
 from berdiff.training.session import open_trainer
 
 METHODS = ("unet", "nnunet", "transunet", "swinunetr", "mednext")
+CONFIGS = {name: recipe.config for name, recipe in RECIPES.items() if name.rpartition("-")[0] in METHODS}
 ONE_PROCESS = {"accelerator": "cpu", "devices": "1", "threads": 1}
 
 
@@ -27,16 +27,16 @@ def brats(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_recipes_are_of_their_method_and_of_whole_slices():
-    for recipe in family.RECIPES:
-        config = recipe()
-        assert config.model.method == recipe.__name__.split("_")[0]
+    assert len(CONFIGS) == 14
+    for name, config in CONFIGS.items():
+        assert config.model.method == name.partition("-")[0]
         assert config.model.answer == "mask"
         assert config.data.crop is None, "the centre of a BraTS slice misses most of a tumour"
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_the_papers_statement_and_the_budget_of_two_cores(method: str):
-    paper, cpu = RECIPES[f"{method}-paper"](), RECIPES[f"{method}-cpu"]()
+    paper, cpu = RECIPES[f"{method}-paper"].config, RECIPES[f"{method}-cpu"].config
     optim = paper.optim
     assert (optim.kind, optim.lr, optim.decay, paper.loop.batch_size) == ("adamw", 1e-4, "constant", 32)
     assert paper.model.preset in ("paper", "paper-224")
@@ -47,22 +47,22 @@ def test_the_papers_statement_and_the_budget_of_two_cores(method: str):
 
 
 def test_the_authors_optimisers():
-    nnunet, transunet = family.nnunet_own().optim, family.transunet_own().optim
+    nnunet, transunet = CONFIGS["nnunet-own"].optim, CONFIGS["transunet-own"].optim
     assert (nnunet.kind, nnunet.momentum, nnunet.nesterov) == ("sgd", 0.99, True)
     assert (transunet.kind, transunet.momentum, transunet.nesterov) == ("sgd", 0.9, False)
-    for config in (family.nnunet_own(), family.transunet_own(), family.mednext_own()):
+    for config in (CONFIGS["nnunet-own"], CONFIGS["transunet-own"], CONFIGS["mednext-own"]):
         assert config.optim.decay == "poly"
         assert config.optim.decay_steps == config.loop.max_steps
         assert learning_rate(config.optim, config.loop.max_steps // 2) == pytest.approx(
             config.optim.lr * 0.5**0.9, rel=1e-4
         )
-    assert family.swinunetr_own().model.lambda_bce == 0
-    assert all(recipe().optim.ema_decay == 0 for recipe in family.RECIPES if recipe.__name__.endswith("own"))
+    assert CONFIGS["swinunetr-own"].model.lambda_bce == 0
+    assert all(config.optim.ema_decay == 0 for name, config in CONFIGS.items() if name.endswith("own"))
 
 
 def _step(recipe: str, brats: Path) -> None:
     """One step on two slices by the recipe, in one process: every loss is finite, every weight moves."""
-    config = RECIPES[recipe]()
+    config = RECIPES[recipe].config
     config = replace(
         config,
         data=replace(config.data, store=str(brats), split="all"),
