@@ -10,12 +10,12 @@ from statistics import median
 import torch
 
 from berdiff.data.input_spec import InputSpec
-from berdiff.experiments.side_by_side import see_every_mask
-from berdiff.experiments.tables.methods import BRATS_COMPARED, LIDC_COMPARED
-from berdiff.experiments.tables.spec import TableRow
 from berdiff.memory import keep_freed_memory
 from berdiff.methods.berdiff import BerDiff
 from berdiff.recipes import RECIPES
+from reproduce.side_by_side import see_every_mask
+from reproduce.tables.methods import BRATS_COMPARED, LIDC_COMPARED
+from reproduce.tables.spec import TableRow
 
 SAMPLES, REPEATS = 16, 3
 LIDC = InputSpec((64, 64), ("ct",), ("nodule",))

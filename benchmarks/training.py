@@ -13,7 +13,6 @@ import torch
 
 from berdiff.data.batches import Batch
 from berdiff.data.prepare import prepare
-from berdiff.experiments.side_by_side import durations, rounds
 from berdiff.memory import keep_freed_memory
 from berdiff.methods.berdiff import BerDiff
 from berdiff.methods.diffusion import DiffusionSegmenter
@@ -21,6 +20,7 @@ from berdiff.recipes.ours import LIDC_CPU, LIDC_CPU_PAPER
 from berdiff.training.config import TrainConfig
 from berdiff.training.loop import Trainer
 from berdiff.training.session import open_trainer
+from reproduce.side_by_side import durations, rounds
 
 SLICES, STEPS = 512, 4
 

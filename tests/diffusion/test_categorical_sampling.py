@@ -15,9 +15,9 @@ from berdiff.diffusion.kernels.categorical import Categorical, draw_nonempty, st
 from berdiff.diffusion.random import sample_generators
 from berdiff.diffusion.sampler import Sampler, time_grid
 from berdiff.diffusion.sampling import Step, sample
-from berdiff.experiments import exact_categorical, two_answers
 from diffusion.brute_force import assert_fits, assert_proportion, get_schedule, maths
 from diffusion.test_categorical import RULES, chain, in_order, numbers
+from reproduce import exact_categorical, two_answers
 
 ALL_RULES = {**RULES, "ddim-shared": Sampler(noise="shared"), "ddpm-shared": Sampler(rule="ddpm", noise="shared")}
 THRESHOLD, SHARED, PIXELS = Sampler(), Sampler(noise="shared", last_step="sample"), Sampler(last_step="sample")

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from berdiff.experiments.tables.methods import BRATS_COMPARED, LIDC_COMPARED
 from berdiff.methods.config import METHODS, method_class
 from berdiff.recipes import RECIPES
 from berdiff.training.config import check, dump, load
+from reproduce.tables.methods import BRATS_COMPARED, LIDC_COMPARED
 
 DOCS = Path(__file__).parents[2] / "docs/methods"
 COMPARED = {f"{row.recipe}" for row in (*LIDC_COMPARED, *BRATS_COMPARED)}  # by their recipes, CCDM's among them

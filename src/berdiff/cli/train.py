@@ -89,7 +89,8 @@ def parse(argv: list[str]) -> Train[Any]:
         if names := dropped(model, config.model):
             note(f"{asked.method} does not take these settings of the recipe {name}: {', '.join(names)}")
         config = replace(config, model=model)
-    text = f"{RECIPES[name].about}\n\nmethods (--model.method NAME): {', '.join(METHODS.names())}"
+    methods = f"Methods (--model.method NAME): {', '.join(METHODS.names())}"
+    text = f"{RECIPES[name].about}\n\nAll recipes: `berdiff train --list`. {methods}"
     kind = Train[type(config.model)]
     return tyro.cli(kind, args=rest, default=Train(config), prog=f"berdiff train {name}", description=text)
 
