@@ -21,8 +21,8 @@ demo: $(STAMP)  ## held-out cases of the embedded data with the bundled weights:
 	$(BIN)/berdiff demo --out out/demo
 
 lint: $(STAMP)  ## style, types, and which folder may import which
-	$(BIN)/ruff check src tests benchmarks docs/*.py docs/hooks docs/notebooks
-	$(BIN)/ruff format --check src tests benchmarks docs/*.py docs/hooks docs/notebooks
+	$(BIN)/ruff check src reproduce tests benchmarks docs/*.py docs/hooks docs/notebooks
+	$(BIN)/ruff format --check src reproduce tests benchmarks docs/*.py docs/hooks docs/notebooks
 	$(BIN)/pyright
 	$(BIN)/lint-imports
 
@@ -54,8 +54,8 @@ fuzz-coverage: $(STAMP)  ## the readers alone, guided by coverage, N runs each; 
 	$(FUZZ) fuzz.coverage $(N)
 
 results: $(STAMP)  ## docs/results/*.md from the figures in docs/results/data
-	$(BIN)/python docs/make_kept_tables.py
-	$(BIN)/python docs/make_results.py
+	PYTHONPATH=. $(BIN)/python docs/make_kept_tables.py  # of what is in reproduce/
+	PYTHONPATH=. $(BIN)/python docs/make_results.py
 
 docs: $(STAMP)  ## the documentation site in site/; a broken link, a missing page or an undocumented name fails
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

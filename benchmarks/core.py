@@ -6,9 +6,9 @@ from berdiff.data.input_spec import InputSpec
 from berdiff.diffusion.bernoulli import predict_y0_logits, q_sample
 from berdiff.diffusion.losses import bce_loss, kl_loss
 from berdiff.diffusion.sampler import Sampler
-from berdiff.experiments.side_by_side import durations
 from berdiff.memory import keep_freed_memory
 from berdiff.methods.berdiff import BerDiff
+from reproduce.side_by_side import durations
 
 BATCH, SIZE = 2, 128
 SPEC = InputSpec((SIZE, SIZE), ("ct",), ("nodule",))

@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from PIL import Image
 
-from berdiff.experiments.side_by_side import durations, see_every_mask
 from berdiff.inference.model import load
 from berdiff.memory import keep_freed_memory
+from reproduce.side_by_side import durations, see_every_mask
 
 INPUTS = 96  # whole batches for each process, in the half of them too
 

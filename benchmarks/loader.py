@@ -14,8 +14,8 @@ from berdiff.data.dataset import SliceDataset
 from berdiff.data.prepare import prepare
 from berdiff.data.sources import lidc_readers
 from berdiff.data.store import Store
-from berdiff.experiments.side_by_side import durations
 from berdiff.networks.build import make_network
+from reproduce.side_by_side import durations
 
 BATCH, CROP = 32, 64
 LOADED, TRAINED = 100, 2  # batches in one measurement: loading is much the faster

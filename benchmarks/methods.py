@@ -10,12 +10,12 @@ from statistics import median
 import torch
 
 from berdiff.data.input_spec import InputSpec
-from berdiff.experiments.recipes import RECIPES
-from berdiff.experiments.side_by_side import see_every_mask
-from berdiff.experiments.tables.methods import BRATS_COMPARED, LIDC_COMPARED
-from berdiff.experiments.tables.spec import TableRow
 from berdiff.memory import keep_freed_memory
 from berdiff.methods.berdiff import BerDiff
+from berdiff.recipes import RECIPES
+from reproduce.side_by_side import see_every_mask
+from reproduce.tables.methods import BRATS_COMPARED, LIDC_COMPARED
+from reproduce.tables.spec import TableRow
 
 SAMPLES, REPEATS = 16, 3
 LIDC = InputSpec((64, 64), ("ct",), ("nodule",))
@@ -40,7 +40,7 @@ def _ratios(rows: tuple[TableRow, ...], spec: InputSpec) -> dict[str, float]:
 
 def _masks(row: TableRow, spec: InputSpec) -> Callable[[], object]:
     torch.manual_seed(0)
-    segmenter = RECIPES[f"{row.recipe}-cpu"]().model.build(spec).to(memory_format=torch.channels_last).eval()
+    segmenter = RECIPES[f"{row.recipe}-cpu"].config.model.build(spec).to(memory_format=torch.channels_last).eval()
     image = torch.rand(1, len(spec.channels), *spec.size)
     return lambda: segmenter.sample(image, SAMPLES, torch.Generator().manual_seed(0), callback=see_every_mask)
 

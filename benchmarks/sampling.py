@@ -9,11 +9,11 @@ import torch
 
 from berdiff.data.input_spec import InputSpec
 from berdiff.diffusion.sampler import Sampler
-from berdiff.experiments.side_by_side import durations, see_every_mask
 from berdiff.memory import keep_freed_memory
 from berdiff.methods.berdiff import BerDiff
 from berdiff.methods.diffusion import DiffusionSegmenter
 from berdiff.methods.folder import load
+from reproduce.side_by_side import durations, see_every_mask
 
 SAMPLES, POOL, TEN = 16, 64, Sampler(steps=10)
 

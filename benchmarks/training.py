@@ -3,7 +3,6 @@
 import ctypes
 import os
 import tempfile
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -14,14 +13,14 @@ import torch
 
 from berdiff.data.batches import Batch
 from berdiff.data.prepare import prepare
-from berdiff.experiments.recipes.bernoulli import lidc_cpu, lidc_cpu_paper
-from berdiff.experiments.side_by_side import durations, rounds
 from berdiff.memory import keep_freed_memory
 from berdiff.methods.berdiff import BerDiff
 from berdiff.methods.diffusion import DiffusionSegmenter
+from berdiff.recipes.ours import LIDC_CPU, LIDC_CPU_PAPER
 from berdiff.training.config import TrainConfig
 from berdiff.training.loop import Trainer
 from berdiff.training.session import open_trainer
+from reproduce.side_by_side import durations, rounds
 
 SLICES, STEPS = 512, 4
 
@@ -41,8 +40,7 @@ def _store(folder: Path) -> Path:
     return folder / "store.zarr"
 
 
-def _trainer(folder: Path, recipe: Callable[[], TrainConfig[BerDiff]], batch: int) -> Trainer:
-    config = recipe()
+def _trainer(folder: Path, config: TrainConfig[BerDiff], batch: int) -> Trainer:
     config = replace(
         config,
         data=replace(config.data, store=str(_store(folder))),
@@ -75,12 +73,12 @@ def train_efficiency() -> dict[str, float]:
     threads = torch.get_num_threads()
     os.sched_setaffinity(0, {min(cores)})
     try:
-        share, images_per_s = _efficiency(lidc_cpu, 8, turns=100)
+        share, images_per_s = _efficiency(LIDC_CPU, 8, turns=100)
     finally:
         os.sched_setaffinity(0, cores)
         torch.set_num_threads(threads)
-    small, small_images_per_s = _efficiency(lidc_cpu_paper, 8, turns=60)
-    large, _ = _efficiency(lidc_cpu_paper, 32, turns=30)
+    small, small_images_per_s = _efficiency(LIDC_CPU_PAPER, 8, turns=60)
+    large, _ = _efficiency(LIDC_CPU_PAPER, 32, turns=30)
     return {
         "train_efficiency": share,
         "train_efficiency_unet_batch_8": small,
@@ -90,14 +88,14 @@ def train_efficiency() -> dict[str, float]:
     }
 
 
-def _efficiency(recipe: Callable[[], TrainConfig[BerDiff]], size: int, turns: int) -> tuple[float, float]:
+def _efficiency(config: TrainConfig[BerDiff], size: int, turns: int) -> tuple[float, float]:
     """(share of the network in a step, images/s) for batches of this size.
 
     A slow spell of these machines lasts for seconds and costs more than what is measured. So whole and pure steps
     alternate one by one, and the share is the median over pairs of neighbours.
     """
     with tempfile.TemporaryDirectory() as folder:
-        trainer = _trainer(Path(folder), recipe, size)
+        trainer = _trainer(Path(folder), config, size)
         batches = trainer.batches.after(0)
         batch, steps = next(batches)[0], iter(range(1, 10**9))
         whole, network = rounds(
@@ -115,7 +113,7 @@ def allocator() -> dict[str, float]:
     """Forward + backward when glibc hands freed tensors back to the system, against `keep_freed_memory`."""
     libc = ctypes.CDLL(None)
     with tempfile.TemporaryDirectory() as folder:
-        trainer = _trainer(Path(folder), lidc_cpu_paper, 32)
+        trainer = _trainer(Path(folder), LIDC_CPU_PAPER, 32)
         batch = trainer.batches.make(0)[0]
 
         def kept() -> None:

@@ -1,6 +1,7 @@
 """Tables of methods from the rows that `berdiff table --kept` has kept in docs/results/data, with paired differences.
 
-A new row is its folder: `make results`, or `python docs/make_kept_tables.py [--out DIR]`, writes the CSV files.
+A new row is its folder: `make results`, or `PYTHONPATH=. python docs/make_kept_tables.py [--out DIR]`, writes the CSV
+files.
 """
 
 import argparse
@@ -11,9 +12,9 @@ from pathlib import Path
 from berdiff.evaluation.bootstrap import Figure
 from berdiff.evaluation.compare import Evaluation, compare_evaluations, load
 from berdiff.evaluation.per_case import label
-from berdiff.experiments.tables.methods import BRATS_TABLE, LIDC_TABLE
-from berdiff.experiments.tables.reuse import read_trained
-from berdiff.experiments.tables.spec import PaperTable
+from reproduce.tables.methods import BRATS_TABLE, LIDC_TABLE
+from reproduce.tables.reuse import read_trained
+from reproduce.tables.spec import PaperTable
 
 DATA = Path(__file__).parent / "results" / "data"
 SHORT = {

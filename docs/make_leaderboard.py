@@ -11,7 +11,7 @@ from pathlib import Path
 from make_kept_tables import SHORT, short_label
 
 from berdiff.evaluation.per_case import direction
-from berdiff.experiments.tables.spec import LIDC_METRICS
+from reproduce.tables.spec import LIDC_METRICS
 
 NAMES = {
     short_label(metric): metric for metric in (*LIDC_METRICS, *SHORT)

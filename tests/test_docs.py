@@ -8,7 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 EQUATIONS, DEVIATIONS = ((ROOT / "docs" / name).read_text() for name in ("equations.md", "deviations.md"))
-ROWS = re.findall(r"`(berdiff\.[\w.]+)` \| `(tests/[\w/]+\.py)::(\w+)`", EQUATIONS)
+ROWS = re.findall(r"`((?:berdiff|reproduce)\.[\w.]+)` \| `(tests/[\w/]+\.py)::(\w+)`", EQUATIONS)
 
 
 @cache

@@ -21,8 +21,6 @@ from berdiff.evaluation.evaluate import evaluate
 from berdiff.evaluation.evaluation_folder import EvaluationFolder, read_result
 from berdiff.evaluation.report import markdown
 from berdiff.evaluation.settings import EvaluationSettings
-from berdiff.experiments.curves import write_curves
-from berdiff.experiments.tables.reuse import read_trained, write_trained
 from berdiff.inference.centers import Centers
 from berdiff.inference.inputs import find_inputs
 from berdiff.inference.model import Model, load
@@ -41,6 +39,8 @@ from berdiff.workfolder import WorkFolder
 from berdiff_viewer.server.results import saved_results
 from fakes import Blur, MemoryStore, bright_model, make_spec, make_store
 from mutations import of_csv, of_json, of_lines, some
+from reproduce.curves import write_curves
+from reproduce.tables.reuse import read_trained, write_trained
 from training.small import small_config
 
 FEW = 20

@@ -26,7 +26,7 @@ def calls(command: str) -> list[list[str]]:
     """A command, and its subcommands where each has options of its own."""
     below = {
         "data": [["prepare", name] for name in SOURCES.names()] + [["verify"], ["info"], ["show"]],
-        "train": [["lidc-cpu"]],
+        "train": [["--list"], ["lidc-cpu"]],
     }
     found = below.get(command) or [[name] for name in subcommands(help_of([command]))]
     return [[command], *([command, *rest] for rest in found)]

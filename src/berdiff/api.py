@@ -104,7 +104,7 @@ def train(
 ) -> "TrainingRun":
     """Begin a run in the folder `out`, or resume it, and return it when it has ended.
 
-    `recipe` is a name of `berdiff train --help`, `data` a store or its address (None: the embedded data), `method`
+    `recipe` is a name of `berdiff train --list`, `data` a store or its address (None: the embedded data), `method`
     trains another one with the recipe. `overrides` are any other settings by their dotted names:
     `{"loop.batch_size": 4, "validation.every": 0}`.
 
@@ -114,7 +114,7 @@ def train(
     """
     import torch
 
-    from berdiff.experiments.recipes import FIRST_STAGES, first_stage
+    from berdiff.recipes import FIRST_STAGES, first_stage
     from berdiff.training import session
     from berdiff.training.run_folder import is_finished, read_run
 
@@ -148,13 +148,13 @@ def train(
 
 def _configuration(recipe: str, method: str | None, devices: int, settings: Mapping[str, Any]) -> "AnyConfig":
     """The recipe's, with the settings; errors name the keyword, or the dotted name."""
-    from berdiff.experiments.recipes import RECIPES
     from berdiff.methods.config import METHODS, adopt, method_class
+    from berdiff.recipes import RECIPES
     from berdiff.training.config import TrainConfig
 
     if recipe not in RECIPES:
-        raise InputError(f"recipe: no recipe {recipe!r}; {_near(recipe, [*RECIPES])}; `berdiff train --help` lists all")
-    config = RECIPES[recipe]()
+        raise InputError(f"recipe: no recipe {recipe!r}; {_near(recipe, [*RECIPES])}; `berdiff train --list` has all")
+    config = RECIPES[recipe].config
     if method is not None:
         if method not in METHODS.names():
             raise InputError(f"method: expected one of {', '.join(METHODS.names())}, found {method!r}")

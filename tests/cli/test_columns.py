@@ -23,13 +23,13 @@ from berdiff.cli.main import main
 from berdiff.cli.segment import _print as print_outcome
 from berdiff.evaluation.evaluate import evaluate
 from berdiff.evaluation.settings import EvaluationSettings
-from berdiff.experiments.tables import scale, write
-from berdiff.experiments.tables.registry import TABLES
 from berdiff.inference.model import Model
 from berdiff.methods import folder
 from berdiff.methods.berdiff import BerDiff
 from berdiff.output.segmentation import Outcome
 from fakes import Blur, MemoryStore, make_spec, make_store
+from reproduce.tables import scale, write
+from reproduce.tables.registry import TABLES
 
 EDGE = 80
 TARGETS = ("whole tumour", "tumour core", "enhancing tumour")
@@ -204,9 +204,9 @@ def test_a_finished_table(on_terminal: Run, name: str, tmp_path: Path, monkeypat
         return result
 
     monkeypatch.setattr(write, "_picture", lambda *_: None)
-    monkeypatch.setattr("berdiff.experiments.tables.run.run_table", run_table)
-    monkeypatch.setattr("berdiff.experiments.tables.table_job.TableJob.check", lambda job: None)
-    monkeypatch.setattr("berdiff.cli.table.open_data", lambda address: SimpleNamespace(size=(128, 128)))
+    monkeypatch.setattr("reproduce.tables.run.run_table", run_table)
+    monkeypatch.setattr("reproduce.tables.table_job.TableJob.check", lambda job: None)
+    monkeypatch.setattr("reproduce.cli.table.open_data", lambda address: SimpleNamespace(size=(128, 128)))
     monkeypatch.setattr(scale, "cpu", lambda *_, **__: None)
     monkeypatch.chdir(tmp_path)
     lines = on_terminal("table", name, "--out", ".", "--quiet")
@@ -222,9 +222,9 @@ def test_a_planned_table(on_terminal: Run, tmp_path: Path, monkeypatch: pytest.M
     entry |= {"method": "gaussian", "training": "10 minutes", "batch": 8, "parameters": 1914801}
     entry |= {"sampler": "ddim in 1000 steps, shared noise", "slices": 300, "network_passes": 384000, "state": "to do"}
     planned = [{"row": name, **entry} for name in ("gaussian", "ddim-shared-1000")]
-    monkeypatch.setattr("berdiff.experiments.tables.table_job.plan", lambda job: planned)
-    monkeypatch.setattr("berdiff.experiments.tables.table_job.TableJob.check", lambda job: None)
-    monkeypatch.setattr("berdiff.cli.table.open_data", lambda address: SimpleNamespace(size=(128, 128)))
+    monkeypatch.setattr("reproduce.tables.table_job.plan", lambda job: planned)
+    monkeypatch.setattr("reproduce.tables.table_job.TableJob.check", lambda job: None)
+    monkeypatch.setattr("reproduce.cli.table.open_data", lambda address: SimpleNamespace(size=(128, 128)))
     monkeypatch.setattr(scale, "cpu", lambda *_, **__: None)
     lines = on_terminal("table", "lidc", "--out", str(tmp_path), "--dry-run", "--quiet")
     (row,) = (line for line in lines if line.startswith("ddim-shared-1000 "))
@@ -260,8 +260,8 @@ def test_figures(on_terminal: Run, evaluations: list[str], tmp_path: Path, monke
     lines = on_terminal("figure", "frontier", *evaluations, "--metric", "ged_4", "--out", "f", "--quiet")
     assert all(any(line.startswith(f"{name}: GED 4 ") for line in lines) for name in EVALUATIONS)
     table = "MSE of the estimated probability " * 4 + "\n\n| function | mean |\n| --- | --- |\n| step | 0.0021 |\n"
-    monkeypatch.setattr("berdiff.experiments.toy.run_toy", lambda *_: [])
-    monkeypatch.setattr("berdiff.experiments.toy_figure.write_toy", lambda *_: table)
+    monkeypatch.setattr("reproduce.toy.run_toy", lambda *_: [])
+    monkeypatch.setattr("reproduce.toy_figure.write_toy", lambda *_: table)
     lines = on_terminal("figure", "toy", "--out", "t", "--quiet")
     assert "step      0.0021" in lines
     assert lines[-1] == "figure: t/toy.png"

@@ -14,10 +14,10 @@ from berdiff.cli.train import parse
 from berdiff.data.prepare import prepare
 from berdiff.data.sources import brats
 from berdiff.errors import InputError
-from berdiff.experiments.recipes import RECIPES
 from berdiff.methods import folder as model_folder
 from berdiff.methods.gaussian import GaussianDiffusion
 from berdiff.methods.unet import UNet
+from berdiff.recipes import MAIN, RECIPES
 from berdiff.training import estimate as estimates
 from berdiff.training import session
 from berdiff.training.run_folder import read_run
@@ -133,7 +133,7 @@ def test_what_another_method_does_not_take_from_the_recipe_is_named(capsys: pyte
 def test_another_method_with_a_recipe_has_its_own_flags() -> None:
     unet = parse(["lidc-cpu", "--model.method", "unet", "--model.preset", "small"]).config
     assert unet.model == UNet(preset="small")
-    assert unet.loop == RECIPES["lidc-cpu"]().loop
+    assert unet.loop == RECIPES["lidc-cpu"].config.loop
     gaussian = parse(["lidc-cpu", "--model.method=gaussian", "--model.sampler.sigma", "0.5"]).config.model
     assert isinstance(gaussian, GaussianDiffusion)
     assert (gaussian.preset, gaussian.schedule, gaussian.masks_per_image) == ("fast", "power2.5", 4)
@@ -151,7 +151,13 @@ def test_usage_lists_recipes_and_methods(capsys: pytest.CaptureFixture) -> None:
     shown = capsys.readouterr().out
     assert "--model.method NAME" in shown
     assert "berdiff, gaussian, unet" in shown
-    assert all(f"\n  {name}\n" in shown for name in RECIPES)
+    assert all(f"\n  {name}\n" in shown for name in MAIN)
+    assert "car-own" not in shown
+    assert main(["train", "--list"]) == 0
+    rows = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line.strip()}
+    assert rows["lidc-paper"].split()[1:3] == ["not", "trained"]
+    assert rows["unet"].split()[1:5] == ["trained", "not", "trained", "-"]  # it has no authors of its own
+    assert all(name in rows or name.rpartition("-")[0] in rows for name in RECIPES)
 
 
 def test_dry_run_needs_no_out_and_writes_nothing(store: Path, tmp_path: Path, monkeypatch, capsys) -> None:
@@ -217,7 +223,7 @@ def test_dry_run_of_a_batch_that_does_not_fit(store: Path, monkeypatch, capsys: 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["no-such-recipe"], "RECIPE: expected one of own, lidc-paper, "),
+        (["no-such-recipe"], "RECIPE: expected one of own, demo, "),
         (["demo"], "--out: expected the run folder to write, found none"),
         (["demo", "--out", "x", "--data", "nowhere"], "nowhere: expected a prepared store"),
         (["demo", "--out", "x", "--loop.batch-size", "0"], "--loop.batch-size: expected at least 1, found 0"),

@@ -6,8 +6,8 @@ from brats_writer import case_folder
 from berdiff.cli.main import main
 from berdiff.data.store import Store
 from berdiff.data.verify import verify
-from berdiff.experiments.recipes import RECIPES
 from berdiff.networks.build import make_network
+from berdiff.recipes import RECIPES
 from berdiff.training.run_folder import read_rows
 
 
@@ -35,7 +35,7 @@ def test_the_recipe_trains_on_a_store_of_the_papers_split(tmp_path, capsys):
 
 def test_the_network_of_the_recipe_takes_the_papers_slices():
     """Four sequences of 224x224, one target; without weights in memory."""
-    config = RECIPES["brats-paper"]()
+    config = RECIPES["brats-paper"].config
     assert (config.data.crop, config.data.patch) == (None, None)
     with torch.device("meta"):
         network = make_network(config.model.preset, 4, 1)

@@ -13,9 +13,9 @@ from berdiff.diffusion.kernels.categorical import Categorical, step_probs
 from berdiff.diffusion.random import sample_generators
 from berdiff.diffusion.sampler import Sampler, time_grid
 from berdiff.diffusion.sampling import Step, sample
-from berdiff.experiments import two_answers
 from diffusion.brute_force import assert_fits, assert_proportion, get_schedule
 from diffusion.test_categorical import RULES, chain, in_order, numbers
+from reproduce import two_answers
 
 ALL_RULES = {**RULES, "ddim-shared": Sampler(noise="shared"), "ddpm-shared": Sampler(rule="ddpm", noise="shared")}
 

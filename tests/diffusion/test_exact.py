@@ -10,12 +10,12 @@ import torch
 from berdiff.diffusion.kernels.bernoulli import Bernoulli
 from berdiff.diffusion.sampler import LastStep, Sampler
 from berdiff.diffusion.sampling import sample
-from berdiff.experiments import exact
 from berdiff.methods.berdiff import BerDiff
 from berdiff.methods.hurdle import GatedDenoiser, HurdleSegmenter
 from berdiff.networks.denoiser import Denoiser
 from diffusion.brute_force import assert_fits, chain, get_schedule
 from fakes import make_spec
+from reproduce import exact
 
 SOFT, PRIOR, MARGINAL, DDIM, HALF, ZERO, SHARED = exact.SAMPLERS
 STEPS = [2, 5, 10, 50]

@@ -10,11 +10,11 @@ import torch
 from berdiff.diffusion.kernels.categorical import Categorical
 from berdiff.diffusion.sampler import Sampler
 from berdiff.diffusion.sampling import sample
-from berdiff.experiments import exact
-from berdiff.experiments import exact_categorical as three
 from diffusion.brute_force import assert_fits, get_schedule
 from diffusion.test_categorical import chain, in_order
 from diffusion.test_categorical_sampling import states
+from reproduce import exact
+from reproduce import exact_categorical as three
 
 SOFT, PRIOR, MARGINAL, DDIM, HALF, ZERO, SHARED = exact.SAMPLERS
 NUMBERS, STATES = three.NUMBERS.numpy(), three.STATES.numpy()

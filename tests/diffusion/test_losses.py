@@ -15,7 +15,6 @@ from torch.distributions import Bernoulli
 from berdiff.diffusion import bernoulli, losses
 from berdiff.diffusion.sampler import Posterior, Sampler
 from berdiff.diffusion.schedule import SCHEDULES, NoiseSchedule
-from berdiff.experiments import exact
 from diffusion.brute_force import (
     TEST_FAILURE_RATE,
     Case,
@@ -30,6 +29,7 @@ from diffusion.brute_force import (
     maths,
     reverse_step,
 )
+from reproduce import exact
 
 POSTERIORS: tuple[Posterior, ...] = ("soft", "marginal")
 logits_of_reason = st.floats(-12, 12)

@@ -14,8 +14,8 @@ from torch.distributions import Bernoulli
 from berdiff.diffusion import bernoulli, losses
 from berdiff.diffusion.sampler import Posterior
 from berdiff.diffusion.schedule import SCHEDULES
-from berdiff.experiments import exact
 from diffusion.brute_force import Case, bits, cases, chain, early, forgotten, get_schedule, maths
+from reproduce import exact
 
 POSTERIORS: tuple[Posterior, ...] = ("soft", "marginal")
 priors = st.floats(1e-6, 1 - 1e-6)

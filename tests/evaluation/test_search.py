@@ -12,7 +12,6 @@ from berdiff.errors import InputError
 from berdiff.evaluation import search as module
 from berdiff.evaluation.search import ENDS, LAST, RULES, VIEWS, grid, search
 from berdiff.evaluation.settings import EvaluationSettings
-from berdiff.experiments.recipes.diffusion import ccdm_cpu
 from berdiff.inference.model import Model
 from berdiff.methods.berdiff import BerDiff
 from berdiff.methods.diffusion_config import DiffusionConfig
@@ -21,6 +20,7 @@ from berdiff.methods.gaussian import GaussianDiffusion
 from berdiff.methods.medsegdiff import MedSegDiff
 from berdiff.methods.segdiff import SegDiff
 from berdiff.methods.unet import UNet
+from berdiff.recipes import RECIPES
 from fakes import MemoryStore, TenLines, diffusion, make_spec, real
 
 FOUR = EvaluationSettings(samples=4)
@@ -124,7 +124,7 @@ DIFFUSIONS: dict[str, tuple[DiffusionConfig, Kind]] = {
     "nested": (OURS, "nested"),
     "nested, hurdle": (replace(OURS, hurdle=0.05), "nested"),
     "categorical": (OURS, "exclusive"),
-    "ccdm": (replace(ccdm_cpu().model, preset="fast-tiny", T=12, sampler=Sampler(2)), "exclusive"),
+    "ccdm": (replace(RECIPES["ccdm-cpu"].config.model, preset="fast-tiny", T=12, sampler=Sampler(2)), "exclusive"),
     "gaussian": (GaussianDiffusion("fast-tiny", T=12, sampler=FEW), "independent"),
     "gaussian, mask": (GaussianDiffusion("fast-tiny", T=12, prediction="mask", sampler=FEW), "independent"),
     "segdiff": (SegDiff("tiny", T=12, sampler=FEW), "independent"),

@@ -15,15 +15,15 @@ from PIL import Image
 from berdiff.boundary import run as behind_the_boundary
 from berdiff.cli.main import main
 from berdiff.data.reading import read_image_file
-from berdiff.experiments.tables.run import run_table
 from berdiff.inference.inputs import find_inputs
 from berdiff.methods.folder import save
 from berdiff.training.session import train
 from berdiff.training.stop import RunStopped
 from berdiff_viewer.server.corrections import Corrections
 from berdiff_viewer.server.items import item_of
-from experiments.test_tables import job
 from fakes import Blur, make_spec, make_store
+from reproduce.tables.run import run_table
+from small_tables import job
 from training.small import small_config
 
 fork = multiprocessing.get_context("fork")

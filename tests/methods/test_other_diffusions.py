@@ -9,7 +9,6 @@ import torch
 from berdiff.diffusion.random import sample_generators
 from berdiff.diffusion.sampler import Sampler
 from berdiff.errors import InputError
-from berdiff.experiments.recipes.diffusion import ccdm_cpu
 from berdiff.methods import folder
 from berdiff.methods.berdiff import BerDiff
 from berdiff.methods.config import adopt, from_plain, method_class, to_plain
@@ -18,6 +17,7 @@ from berdiff.methods.gaussian import GaussianDiffusion
 from berdiff.methods.medsegdiff import MedSegDiff
 from berdiff.methods.sampling import choose_sampler
 from berdiff.methods.segdiff import SegDiff
+from berdiff.recipes import RECIPES
 from fakes import TenLines, diffusion, generator, make_spec, real
 
 FEW = Sampler(steps=(50, 20, 5), sigma=0.0)
@@ -217,7 +217,9 @@ def test_with_the_exact_estimate_the_samples_have_the_true_probability():
 
 ODE, TWENTY = Sampler(steps=20, sigma=0.0), Sampler(steps=20)  # all chance in y_T, or in every step
 EASY = {"T": 100, "schedule": "power2.5", "prediction": "mask", "masks_per_image": 16}
-CCDM = replace(ccdm_cpu().model, preset="fast-tiny", masks_per_image=16, lambda_kl=16.0**2)  # a sum over the square
+CCDM = replace(
+    RECIPES["ccdm-cpu"].config.model, preset="fast-tiny", masks_per_image=16, lambda_kl=16.0**2
+)  # a sum over the square
 TOYS = {
     "berdiff, mask": (BerDiff("fast-tiny", **EASY, sampler=TWENTY), 60),
     "gaussian, mask": (GaussianDiffusion("fast-tiny", **EASY, sampler=ODE), 60),

@@ -13,19 +13,19 @@ from berdiff.diffusion import bernoulli
 from berdiff.diffusion.kernels import bernoulli as kernel
 from berdiff.diffusion.random import sample_generators
 from berdiff.diffusion.sampler import Sampler
-from berdiff.experiments.recipes.diffusion import ccdm_cpu
 from berdiff.methods.base import ParameterGroup, Segmenter
 from berdiff.methods.berdiff import BerDiff
 from berdiff.methods.deterministic import Deterministic
 from berdiff.methods.gaussian import GaussianDiffusion
 from berdiff.methods.unet import UNet
+from berdiff.recipes import RECIPES
 from fakes import TenLines, diffusion, generator, make_spec, real
 
 FEW = Sampler(steps=3)
 
 
 # every setting that makes it CCDM, but for its 250 steps and for times spread over a batch, which mix images on purpose
-CCDM = replace(ccdm_cpu().model, preset="fast-tiny", time_sampling="uniform")
+CCDM = replace(RECIPES["ccdm-cpu"].config.model, preset="fast-tiny", time_sampling="uniform")
 
 METHODS = {
     "berdiff, paper's network": BerDiff(preset="tiny", sampler=FEW),

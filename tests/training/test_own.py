@@ -15,8 +15,8 @@ import berdiff
 from berdiff.cli.main import main
 from berdiff.cli.train import parse
 from berdiff.data.store import open_store
-from berdiff.experiments.recipes import RECIPES
-from berdiff.experiments.recipes.own import LEFT_OPEN
+from berdiff.recipes import RECIPES
+from berdiff.recipes.ours import LEFT_OPEN
 from berdiff.training.config import load
 from berdiff.training.session import planned
 
@@ -150,7 +150,7 @@ def test_a_resumed_run_keeps_its_plan_and_is_the_same_to_the_bit(store: Path, tm
 def test_a_flag_wins_over_the_plan_whatever_its_value() -> None:
     config = parse(["own", "--loop.batch_size", "8", "--model.hurdle=0", "--data.patch", "None"]).config
     assert set(LEFT_OPEN) - set(config.left_open) == {"loop.batch_size", "model.hurdle", "data.patch"}
-    assert set(RECIPES["own"]().left_open) == set(LEFT_OPEN)
+    assert set(RECIPES["own"].config.left_open) == set(LEFT_OPEN)
 
 
 def test_a_dry_run_shows_the_plan(store: Path, capsys) -> None:
@@ -184,7 +184,7 @@ def test_train_says_what_share_of_the_marked_pixels_a_crop_loses(store: Path, tm
 
 @pytest.mark.parametrize("crop", [48, None])
 def test_nothing_is_said_where_nothing_is_lost(store: Path, crop: int | None) -> None:
-    config = RECIPES["lidc-cpu"]()
+    config = RECIPES["lidc-cpu"].config
     config = replace(config, data=replace(config.data, store=str(store), crop=crop))
     assert planned(config, None) == (config, [])
 

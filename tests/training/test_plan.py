@@ -8,12 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from berdiff.data.input_spec import Kind
-from berdiff.experiments.recipes.own import LEFT_OPEN, own
 from berdiff.methods.config import adopt
 from berdiff.methods.unet import UNet
+from berdiff.recipes import RECIPES
+from berdiff.recipes.ours import LEFT_OPEN
 from berdiff.training.config import check
 from berdiff.training.plan import PATCH, STEP_PIXELS, WHOLE, Facts, plan, table, with_settings
 
+OWN = RECIPES["own"].config
 ONE = Facts((128, 128), 16, 100, raters=1, targets=1, kind="independent", empty=0.0, looked_at=100, cores=2, gpu=False)
 
 
@@ -36,7 +38,7 @@ def facts(draw: st.DrawFn) -> Facts:
 
 
 def settled(found: Facts, config: Any = None) -> Any:
-    config = config or own()
+    config = config or OWN
     return with_settings(config, {choice.setting: choice.value for choice in plan(config, found)})
 
 
@@ -86,7 +88,7 @@ def test_what_is_given_stays(found: Facts, given_: set[str]) -> None:
     }
     assert set(values) == set(LEFT_OPEN)
     chosen = {name: values[name] for name in given_}
-    config = replace(with_settings(own(), chosen), left_open=tuple(set(LEFT_OPEN) - given_))
+    config = replace(with_settings(OWN, chosen), left_open=tuple(set(LEFT_OPEN) - given_))
     choices = plan(config, found)
     assert not given_ & {choice.setting for choice in choices}
     result = with_settings(config, {choice.setting: choice.value for choice in choices})
@@ -109,18 +111,18 @@ def test_whole_images_or_patches(size, stride: int, patch: int | None) -> None:
 
 
 def test_a_crop_that_is_asked_for_is_no_patch() -> None:
-    config = replace(own(), data=replace(own().data, crop=64))
+    config = replace(OWN, data=replace(OWN.data, crop=64))
     found = settled(replace(ONE, size=(512, 512)), config)
     assert (found.data.crop, found.data.patch, found.loop.batch_size) == (64, None, 16)
 
 
 def test_a_short_training_warms_up_shortly() -> None:
-    config = replace(own(), loop=replace(own().loop, max_steps=60))
+    config = replace(OWN, loop=replace(OWN.loop, max_steps=60))
     assert settled(ONE, config).optim.warmup_steps == 6
 
 
 def test_a_method_without_a_setting_is_not_asked_for_it() -> None:
-    config = replace(own(), model=adopt(UNet, own().model))
+    config = replace(OWN, model=adopt(UNet, OWN.model))
     chosen = {choice.setting for choice in plan(config, ONE)}
     assert not [name for name in chosen if name.startswith("model.")]
     assert "loop.batch_size" in chosen
@@ -128,7 +130,7 @@ def test_a_method_without_a_setting_is_not_asked_for_it() -> None:
 
 
 def test_the_paper_s_network_has_no_hurdle() -> None:
-    config = replace(own(), model=replace(own().model, preset="small"))
+    config = replace(OWN, model=replace(OWN.model, preset="small"))
     assert settled(replace(ONE, empty=0.5), config).model.hurdle == 0
 
 
@@ -138,7 +140,7 @@ def test_targets(kind: Kind, weight: float) -> None:
 
 
 def test_the_table_has_each_setting_its_value_and_its_reason() -> None:
-    choices = plan(own(), ONE)
+    choices = plan(OWN, ONE)
     first, *rows = table(settled(ONE), choices, ONE, "mine.zarr")
     assert all(word in first for word in ("mine.zarr", "100 cases", "128x128", "30 minutes"))
     assert [row.split()[0] for row in rows] == ["--" + choice.setting.replace("_", "-") for choice in choices]

@@ -40,8 +40,8 @@ class Demo:
     def run(self) -> None:
         from berdiff import schema
         from berdiff.data.held_out import open_held_out
-        from berdiff.experiments.demo import run_demo
         from berdiff.inference.model import load
+        from berdiff.output.demo import run_demo
         from berdiff.text_tables import show
 
         keep_freed_memory()

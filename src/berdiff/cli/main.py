@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Callable
 from importlib import import_module
 
 from berdiff import __version__, display
@@ -22,9 +23,10 @@ COMMANDS = {
     "demo": "segment held-out cases with the bundled weights",
     "export": "export a model as ONNX or as a MONAI bundle",
     "push": "publish a model on a model hub, hf://owner/name",
-    "table": "reproduce a table of the paper: train and evaluate its rows",
-    "figure": "reproduce a figure of the paper, or plot what sampling costs",
+    "table": "reproduce a table of the paper: train and evaluate its rows (repository)",
+    "figure": "reproduce a figure of the paper, or plot sampling's cost (repository)",
 }
+REPRODUCE = ("table", "figure")  # in reproduce/cli, which is in no wheel
 LINES = "\n".join(f"  {name:<10}{purpose}" for name, purpose in COMMANDS.items())
 USAGE = f"""berdiff {__version__}: Bernoulli diffusion for medical image segmentation
 
@@ -60,11 +62,19 @@ def main(argv: list[str] | None = None) -> int:
 
     show_any_name()
     try:
-        return run(name, lambda: import_module(f"berdiff.cli.{name}").command(rest))
+        return run(name, lambda: _command(name)(rest))
     except SystemExit as leaving:  # as help does
         if leaving.code in (None, 0) and {"-h", "--help"} & {*rest}:
             print(QUIET)
         raise
+
+
+def _command(name: str) -> Callable[[list[str]], None]:
+    if name not in REPRODUCE:
+        return import_module(f"berdiff.cli.{name}").command
+    from berdiff.cli import repository
+
+    return repository.command(name)
 
 
 if __name__ == "__main__":

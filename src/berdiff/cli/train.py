@@ -1,7 +1,6 @@
 """`berdiff train RECIPE --data STORE --out RUN`: begin a run, or resume it."""
 
 import argparse
-import inspect
 import json
 import os
 import re
@@ -17,8 +16,9 @@ import tyro
 from berdiff import schema
 from berdiff.display import is_quiet, note
 from berdiff.errors import InputError
-from berdiff.experiments.recipes import FIRST_STAGES, RECIPES, first_stage
 from berdiff.methods.config import METHODS, M, adopt, dropped, method_class
+from berdiff.recipes import FIRST_STAGES, MAIN, RECIPES, compared, first_stage, ours
+from berdiff.recipes.recipe import Recipe
 from berdiff.training.config import TrainConfig, as_plain, check
 
 
@@ -34,10 +34,40 @@ class Train(Generic[M]):
 
 def usage() -> str:
     lines = ["usage: berdiff train RECIPE --data STORE --out RUN [OPTIONS]", "", "recipes:"]
-    for name, recipe in RECIPES.items():
-        lines += ["", f"  {name}", *(f"    {line}" for line in (inspect.getdoc(recipe) or "").splitlines() if line)]
-    lines += ["", f"methods (--model.method NAME trains another with a recipe): {', '.join(METHODS.names())}", ""]
+    for recipe in (RECIPES[name] for name in MAIN):
+        lines += ["", f"  {recipe.name}", f"    {recipe.summary}", f"    cost: {recipe.cost}"]
+    lines += ["", f"`berdiff train --list` has all {len(RECIPES)}, those of the compared methods among them.", ""]
+    lines += [f"methods (--model.method NAME trains another with a recipe): {', '.join(METHODS.names())}", ""]
     return "\n".join([*lines, "`berdiff train RECIPE [--model.method NAME] --help` lists every option."])
+
+
+def all_recipes() -> str:
+    """Ours, and a table of the compared methods by kind of recipe."""
+    from berdiff.text_tables import as_text
+
+    def state(recipe: Recipe | None) -> str:
+        return "-" if recipe is None else "trained" if recipe.trained else "not trained"
+
+    def cost(recipe: Recipe) -> str:
+        return re.split(r"[,;] | \(", recipe.cost)[0]
+
+    of_ours = [[recipe.name, state(recipe), cost(recipe)] for recipe in ours.RECIPES]
+    others: dict[str, dict[str, Recipe]] = {}
+    for recipe in compared.RECIPES:
+        method, _, kind = recipe.name.rpartition("-")
+        others.setdefault(method, {})[kind] = recipe
+    kinds = ("cpu", "paper", "own")
+    of_others = [[name, *(state(by.get(kind)) for kind in kinds), cost(by["cpu"])] for name, by in others.items()]
+    return as_text(
+        [
+            (["recipe", "by us", "cost"], of_ours),
+            (["METHOD", *(f"METHOD-{kind}" for kind in kinds), "cost of METHOD-cpu"], of_others),
+        ],
+        [
+            "METHOD-paper: as the BerDiff paper states for all methods; METHOD-own: its authors' settings; for a GPU.",
+            "`berdiff train RECIPE --help` says what a recipe costs, what to expect, and every option.",
+        ],
+    )
 
 
 def parse(argv: list[str]) -> Train[Any]:
@@ -50,7 +80,7 @@ def parse(argv: list[str]) -> Train[Any]:
     first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     first.add_argument("--model.method", dest="method")
     asked, rest = first.parse_known_args(rest)
-    config: TrainConfig[Any] = RECIPES[name]()
+    config: TrainConfig[Any] = RECIPES[name].config
     config = replace(config, left_open=tuple(setting for setting in config.left_open if setting not in given))
     if asked.method is not None:
         if asked.method not in METHODS.names():
@@ -59,9 +89,8 @@ def parse(argv: list[str]) -> Train[Any]:
         if names := dropped(model, config.model):
             note(f"{asked.method} does not take these settings of the recipe {name}: {', '.join(names)}")
         config = replace(config, model=model)
-    # tyro joins the lines of a paragraph
-    about = re.sub(r"(?<!\n)\n(?=[a-z]+: )", "\n\n", inspect.getdoc(RECIPES[name]) or "")
-    text = f"{about}\n\nmethods (--model.method NAME): {', '.join(METHODS.names())}"
+    methods = f"Methods (--model.method NAME): {', '.join(METHODS.names())}"
+    text = f"{RECIPES[name].about}\n\nAll recipes: `berdiff train --list`. {methods}"
     kind = Train[type(config.model)]
     return tyro.cli(kind, args=rest, default=Train(config), prog=f"berdiff train {name}", description=text)
 
@@ -69,6 +98,9 @@ def parse(argv: list[str]) -> Train[Any]:
 def command(argv: list[str]) -> None:
     if not argv or argv[0] in ("-h", "--help"):
         print(usage())
+        return
+    if argv[0] == "--list":
+        print(all_recipes())
         return
     asked = parse(argv)
     config = check(asked.config)
