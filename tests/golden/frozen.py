@@ -25,9 +25,9 @@ import berdiff
 
 Frozen = Iterator[tuple[str, Any]]
 DIGITS = 9  # of the floats in JSON and CSV: sums may be rounded otherwise by the machine
-# in words; and the packing of shards, which goes by the version of zstd
+# in words; and what goes by the version of a library or by the clock: sizes and sums of packed files, times
 SENTENCES = {"notes", "warnings", "title", "details", "meaning"}
-LIBRARIES = {"berdiff", "torch", "data_sha256", "seconds", "checksum"}
+LIBRARIES = {"berdiff", "torch", "data_sha256", "seconds", "checksum", "bytes"}
 # of DICOM: who wrote the file and when, in whose versions; everything else is frozen, UIDs and descriptions too
 CLOCK = {"InstanceCreationDate", "InstanceCreationTime", "ContentDate", "ContentTime", "SeriesDate", "SeriesTime"}
 CLOCK |= {"ContributingEquipmentSequence", "TimezoneOffsetFromUTC", "ObservationDateTime"}
@@ -210,7 +210,7 @@ def save_model(path: Path, kind: str, like: Any = None) -> Path:
 def run(*words: object) -> None:
     from berdiff.cli.main import main
 
-    assert main([str(word) for word in words]) == 0, words
+    assert main([*map(str, words), "--device", "cpu"]) == 0, words
 
 
 def segmented(root: Path) -> Frozen:
@@ -372,18 +372,23 @@ def prepared(root: Path) -> Frozen:
 # --- configurations: every recipe and every row of a table -----------------------------------------------------------
 
 
-def configured() -> Frozen:
+def _recipes() -> dict[str, Any]:
+    """The configuration of every recipe, and of what one trains first."""
     from berdiff.experiments.recipes import FIRST_STAGES, RECIPES
+
+    configs: dict[str, Any] = {name: recipe() for name, recipe in RECIPES.items()}
+    return configs | {f"first stage of {name}": first(configs[name]) for name, first in FIRST_STAGES.items()}
+
+
+def configured() -> Frozen:
     from berdiff.experiments.tables import scale as scales
     from berdiff.experiments.tables.registry import TABLES
     from berdiff.experiments.tables.spec import of_recipes, select_rows
     from berdiff.methods.config import METHODS
     from berdiff.training.config import as_plain, check
 
-    for name, recipe in RECIPES.items():
-        yield f"recipe {name}", as_plain(check(recipe()))
-    for name, first in FIRST_STAGES.items():
-        yield f"first stage of {name}", as_plain(check(first(RECIPES[name]())))
+    for name, config in _recipes().items():
+        yield f"recipe {name}", as_plain(check(config))
     yield from _planned()
     ours = tuple(name for name, place in METHODS.ours.items() if place.startswith("berdiff."))
     some: Any = SimpleNamespace(indices=lambda split: range(3))  # a store with cases in every split
@@ -417,7 +422,6 @@ def _row(scale: Any, row: Any, as_plain: Any, check: Any) -> Any:
 
 def _planned() -> Frozen:
     """What the recipe `own` plans for three stores."""
-    from berdiff.experiments.recipes import RECIPES
     from berdiff.training.config import as_plain, check
     from berdiff.training.plan import Facts, plan, with_settings
 
@@ -427,16 +431,14 @@ def _planned() -> Frozen:
         "odd": Facts((100, 99), 8, 9, 2, 2, "exclusive", 0.1, 9, 1, False),
     }
     for name, facts in stores.items():
-        config = RECIPES["own"]()
+        config = _recipes()["own"]
         chosen = {choice.setting: choice.value for choice in plan(config, facts)}
         yield f"own on a {name} store", as_plain(check(with_settings(config, chosen)))
 
 
 # --- methods: initial weights, losses and samples ---------------------------------------------------------------------
 
-TINY: dict[
-    str, dict[str, Any]
-] = {  # the method; its last word may be a kind of targets
+TINY: dict[str, dict[str, Any]] = {  # the method; its last word may be a kind of targets
     "berdiff": {"T": 50},
     "berdiff encode-once": {"preset": "fast-tiny", "T": 50, "masks_per_image": 2, "schedule": "power2.5"},
     "berdiff hurdle": {"preset": "fast-tiny", "T": 50, "hurdle": 0.05, "masks_per_image": 3, "energy": 0.05},
@@ -477,6 +479,7 @@ def drawn() -> Frozen:
     from fakes import make_spec, real
 
     samplers = {"ddim": Sampler(3), "ddpm": Sampler(3, rule="ddpm"), "shared": Sampler(3, noise="shared", views=4)}
+    samplers |= {"ddpm shared": Sampler(3, rule="ddpm", noise="shared")}
     samplers |= {"sigma": Sampler((50, 20, 5), sigma=1.0, last_step="sample"), "own": None}
     radius = torch.tensor([[9.0, 6.0, 0.0], [11.0, 8.0, 5.0]])[:, :, None, None, None]
     for name, settings in TINY.items():
