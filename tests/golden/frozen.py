@@ -177,7 +177,12 @@ def write_images(root: Path) -> None:
     affine = np.eye(4)
     affine[:3, :3] = about_z @ about_x @ np.diag([0.7, -0.8, 2.5])
     affine[:3, 3] = (-20, 31.5, 7)
-    nibabel.save(nibabel.Nifti1Image(volume.T.astype(np.int16), affine), root / "v.nii.gz")
+    image = nibabel.Nifti1Image(volume.T.astype(np.int16), affine)
+    image.set_qform(affine, code=1)
+    image.set_sform(affine, code=3)
+    image.header.set_xyzt_units("mm", "sec")
+    image.header.set_dim_info(0, 1, 2)
+    nibabel.save(image, root / "v.nii.gz")
     across, down = about_z[:, 0], (about_z @ about_x)[:, 1]
     for z, plane in enumerate(volume):
         position = np.array([-40.0, 12.5, 100.0]) + 2.5 * z * np.cross(across, down)
