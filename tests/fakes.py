@@ -1,6 +1,6 @@
 """The stand-ins that all tests share: networks, methods, a store in memory and a small one on the disk.
 
-Importing this module registers the methods `stand-in` and `blur`, as an entry point would.
+Importing this module registers the methods `stand-in`, `blur` and `levels`, as an entry point would.
 """
 
 import time
@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from berdiff.data.input_spec import InputSpec, Intensity
+from berdiff.data.input_spec import InputSpec, Intensity, Kind
 from berdiff.data.table import CaseTable
 from berdiff.diffusion.along_z import follow
 from berdiff.diffusion.bernoulli import draw
@@ -28,7 +28,7 @@ from berdiff.methods.config import METHODS, MethodConfig
 from berdiff.methods.diffusion import DiffusionSegmenter
 from berdiff.networks.denoiser import Denoiser
 
-METHODS.ours |= {"stand-in": "fakes:StandIn", "blur": "fakes:Blur"}
+METHODS.ours |= {"stand-in": "fakes:StandIn", "blur": "fakes:Blur", "levels": "fakes:Levels"}
 
 
 def make_spec(size=(16, 16), channels=("ct",), targets=("nodule",), **intensity) -> InputSpec:
@@ -153,6 +153,39 @@ class BlurSegmenter(Segmenter):
         level = uniform((len(image), n, 1, 1, 1), generators, image)
         marked = image[:, None] + self.spread.detach() * (level - 0.5) > 0.4
         return marked.expand(-1, -1, self.targets, -1, -1)
+
+
+@dataclass(frozen=True)
+class Levels(MethodConfig):
+    """Classes by the brightness plus random numbers, one per pixel and one per sample: targets of any kind, images of
+    any size and channels, nothing that rounds by the machine. It cannot be trained."""
+
+    method: ClassVar[str] = "levels"
+    kinds: ClassVar[tuple[Kind, ...]] = ("independent", "nested", "exclusive")
+
+    def build(self, spec: InputSpec) -> "LevelsSegmenter":
+        return LevelsSegmenter(self, spec)
+
+
+class LevelsSegmenter(Segmenter):
+    def __init__(self, config: Levels, spec: InputSpec) -> None:
+        super().__init__(config, spec, stride=1)
+        self.spread = nn.Parameter(torch.tensor(0.25))
+
+    def loss(self, image, masks, generators):
+        raise AssertionError("it does not train")
+
+    def tiled(self, size, overlap):
+        return self  # every pixel by itself
+
+    def _sample(self, image, n, generators, sampler, callback):
+        B, _, H, W = image.shape
+        noise = uniform((B, n, 1, H, W), generators, image) + 2 * uniform((B, n, 1, 1, 1), generators, image)
+        value = image[:, :1, None] + self.spread.detach() * (noise - 1.5)
+        inside = torch.cat([value > 0.4 + 0.125 * k for k in range(self.targets)], 2)
+        if self.kind == "exclusive":
+            inside[:, :, :-1] &= ~inside[:, :, 1:]
+        return inside
 
 
 # --- stores ----------------------------------------------------------------------------------------------------------
