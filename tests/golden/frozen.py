@@ -379,18 +379,18 @@ def prepared(root: Path) -> Frozen:
 
 def _recipes() -> dict[str, Any]:
     """The configuration of every recipe, and of what one trains first."""
-    from berdiff.experiments.recipes import FIRST_STAGES, RECIPES
+    from berdiff.recipes import FIRST_STAGES, RECIPES
 
-    configs: dict[str, Any] = {name: recipe() for name, recipe in RECIPES.items()}
+    configs: dict[str, Any] = {name: recipe.config for name, recipe in RECIPES.items()}
     return configs | {f"first stage of {name}": first(configs[name]) for name, first in FIRST_STAGES.items()}
 
 
 def configured() -> Frozen:
-    from berdiff.experiments.tables import scale as scales
-    from berdiff.experiments.tables.registry import TABLES
-    from berdiff.experiments.tables.spec import of_recipes, select_rows
     from berdiff.methods.config import METHODS
     from berdiff.training.config import as_plain, check
+    from reproduce.tables import scale as scales
+    from reproduce.tables.registry import TABLES
+    from reproduce.tables.spec import of_recipes, select_rows
 
     for name, config in _recipes().items():
         yield f"recipe {name}", as_plain(check(config))
