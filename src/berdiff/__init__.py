@@ -9,7 +9,7 @@ berdiff.models(); berdiff.prepare(...); berdiff.train(...); berdiff.evaluate(...
 
 from typing import TYPE_CHECKING
 
-__version__ = "0.2.0"
+__version__ = "0.3.0.dev0"
 __all__ = ["__version__", "compare", "evaluate", "load", "models", "prepare", "segment", "train"]
 
 if TYPE_CHECKING:

@@ -270,17 +270,6 @@ def test_exclusive_targets_are_also_scored_by_the_likeliest_class(tmp_path):
     assert "dice_likeliest_slice" not in other["metrics"]
 
 
-def test_an_evaluation_from_before_there_were_kinds_of_targets_still_opens(tmp_path):
-    store = MemoryStore(targets=("core", "rim"))
-    result = evaluate(blur(store), store, tmp_path, SETTINGS)
-    old = {name: value for name, value in result.items() if name != "references_by_target"}
-    old["data"] = {name: value for name, value in result["data"].items() if name not in ("kind", "marked")}
-    (tmp_path / "metrics.json").write_text(json.dumps(old))
-    again = evaluate(blur(store), store, tmp_path, SETTINGS)
-    assert len(tables_of(again)) == len(tables_of(result))
-    assert "target rim" in markdown(again)
-
-
 KILLED = """
 import sys
 from dataclasses import replace

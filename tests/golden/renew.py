@@ -18,7 +18,7 @@ HERE = Path(__file__).parent
 SUMS = HERE / "golden.json"
 SECTIONS = ("segment", "stores", "configurations", "methods", "evaluations")
 if __name__ == "__main__":  # as pytest has them
-    sys.path[:0] = [str(HERE.parent), str(HERE.parent / "data"), str(HERE.parent / "output")]
+    sys.path[:0] = [str(HERE.parents[1]), str(HERE.parent), str(HERE.parent / "data"), str(HERE.parent / "output")]
     os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
 
 import frozen  # noqa: E402

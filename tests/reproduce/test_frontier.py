@@ -217,20 +217,17 @@ def test_seconds_are_of_the_recorded_precision_whatever_that_of_the_model(passes
 
 def test_an_evaluation_that_cannot_be_measured_here_is_one_sentence(passes: list[tuple], tmp_path: Path, monkeypatch):
     """Its recorded seconds can be drawn all the same."""
-    for name in ("bf16", "compiled", "unsized"):
+    for name in ("bf16", "compiled"):
         model = bright(16)
         model.segmenter.precision = "bf16" if name == "bf16" else "fp32"
         model.segmenter.compiled = name == "compiled"
         settings = EvaluationSettings(samples=2, limit=1)
-        result = evaluate(model, MemoryStore(20), tmp_path / name, settings)  # type: ignore[arg-type]
-    result["format"], result["settings"]["crop"] = 2, None  # which size it had was not written down
-    (tmp_path / "unsized/metrics.json").write_text(json.dumps(result))
+        evaluate(model, MemoryStore(20), tmp_path / name, settings)  # type: ignore[arg-type]
     monkeypatch.setattr("berdiff.device.bf16_ends_by", lambda: "SIGILL")
     passes.clear()
     for name, message in (
         ("bf16", "expected a processor that can compute in bf16, found one where .* SIGILL; .*"),
         ("compiled", "expected an evaluation without --compile, to measure its seconds, found one with it"),
-        ("unsized", "expected the size of its images, to measure its seconds, found none"),
     ):
         with pytest.raises(InputError, match=f"^{name}: {message}$"):
             make_frontier([tmp_path / name], [bright(16)], "ged_2")

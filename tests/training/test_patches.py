@@ -116,7 +116,7 @@ def test_tiles_are_asked_for_where_a_model_of_patches_sees_more_than_one(monkeyp
     ):
         segmenter = MODEL.build(replace(spec, patches=of_patches))
 
-        def sample(image, n, generators, sampler, tile, size=size):
+        def sample(image, n, generators, sampler, callback, tile, size=size):
             asked.append(tile)
             return torch.zeros(1, n, 1, *image.shape[-2:], dtype=torch.uint8)
 
