@@ -41,7 +41,7 @@ def with_kinds(*names: str) -> pytest.MarkDecorator:
     return pytest.mark.parametrize(("name", "kind"), pairs)
 
 
-ALL = {"berdiff", "unet", "nnunet", "transunet", "swinunetr", "mednext"}
+ALL = {"berdiff", "unet", "nnunet", "transunet", "swinunetr", "mednext", "levels"}  # the last is a stand-in
 CONFIG = BerDiff("fast-tiny", T=50, schedule="power2.5", prediction="mask", sampler=Sampler(2, last_step="sample"))
 CONFIGS = {
     "berdiff": CONFIG,

@@ -23,8 +23,8 @@ COMMANDS = {
     "demo": "segment held-out cases with the bundled weights",
     "export": "export a model as ONNX or as a MONAI bundle",
     "push": "publish a model on a model hub, hf://owner/name",
-    "table": "reproduce a table of the paper: train and evaluate its rows (repository)",
-    "figure": "reproduce a figure of the paper, or plot sampling's cost (repository)",
+    "table": "a table of the paper: train and evaluate its rows (repository)",
+    "figure": "a figure of the paper, or what sampling costs (repository)",
 }
 REPRODUCE = ("table", "figure")  # in reproduce/cli, which is in no wheel
 LINES = "\n".join(f"  {name:<10}{purpose}" for name, purpose in COMMANDS.items())
