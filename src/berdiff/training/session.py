@@ -51,7 +51,7 @@ def planned(config: TrainConfig[M], run: Path | None) -> tuple[TrainConfig[M], l
         facts = facts_of(config, store)
         choices = plan(config, facts)
         config = with_settings(config, {choice.setting: choice.value for choice in choices})
-        notes = table(config, choices, facts, store.address)
+        notes = table(config, choices, facts, store.address.rpartition("/")[2])
     return config, [*notes, *lost_by_crop(config, store)]
 
 
