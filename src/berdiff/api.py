@@ -19,7 +19,7 @@ from berdiff.diffusion.sampler import Sampler
 from berdiff.display import note, progress
 from berdiff.errors import InputError, as_keywords
 from berdiff.inference.model import Model, load
-from berdiff.inference.region import Region
+from berdiff.inference.region import Region, plain
 from berdiff.inference.settings import SegmentSettings
 from berdiff.memory import keep_freed_memory
 from berdiff.methods import folder
@@ -148,7 +148,7 @@ def train(
 
 def _configuration(recipe: str, method: str | None, devices: int, settings: Mapping[str, Any]) -> "AnyConfig":
     """The recipe's, with the settings; errors name the keyword, or the dotted name."""
-    from berdiff.methods.config import METHODS, adopt, method_class
+    from berdiff.methods.config import METHODS, adopt, dropped, method_class
     from berdiff.recipes import RECIPES
     from berdiff.training.config import TrainConfig
 
@@ -158,7 +158,10 @@ def _configuration(recipe: str, method: str | None, devices: int, settings: Mapp
     if method is not None:
         if method not in METHODS.names():
             raise InputError(f"method: expected one of {', '.join(METHODS.names())}, found {method!r}")
-        config = replace(config, model=adopt(method_class(method), config.model))
+        model = adopt(method_class(method), config.model)
+        if names := dropped(model, config.model):
+            note(f"{method} does not take these settings of the recipe {recipe}: {', '.join(names)}")
+        config = replace(config, model=model)
     if devices == 1:  # threads: a recipe's are those of one process of several
         engine = replace(config.engine, devices="1", num_nodes=1, strategy="auto", threads=None)
     else:
@@ -301,7 +304,8 @@ def segment(
     from berdiff.output.kinds import OutputSettings
     from berdiff.output.segmentation import SegmentationJob
 
-    inputs = find_inputs([image] if isinstance(image, str | Path) else image, opened.input_spec.channels)
+    given = [image] if isinstance(image, str | Path) else image
+    inputs = find_inputs(given, opened.input_spec.channels, note=note)
     output = OutputSettings(out if isinstance(out, Path) or "://" in out else Path(out), tuple(write) or None)
     with progress(f"segmenting with {opened.name}") as step:
         outcome = SegmentationJob(opened, _segment_settings(n, options), output, step, note).segment(inputs)
@@ -316,6 +320,7 @@ def _segment_settings(n: int, options: Mapping[str, Any]) -> SegmentSettings:
     own = {field.name for field in fields(SegmentSettings)} - {"samples", "sampler", "region"}
     _known(options, [*own, *region, *sampler], "options of a segmentation into a folder")
     places = {name: value for name, value in options.items() if name in region}
+    places |= {name: plain(places[name], name) for name in ("center", "box") if places.get(name) is not None}
     if isinstance(slices := places.get("slices"), tuple):
         places["slices"] = ":".join("" if end is None else str(end) for end in slices)
     steps = SamplerOptions(**{name: value for name, value in options.items() if name in sampler})

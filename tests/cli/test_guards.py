@@ -240,3 +240,17 @@ def test_a_gap_in_one_of_two_series_of_a_folder(tmp_path, capsys):
     assert segment(out, "lidc", scan, *CENTER, "--write", "json") == 2
     assert "5 to 15 mm" in capsys.readouterr().err
     assert facts(out)["name"] == "1.2.3.4"  # the other one is whole
+
+
+def test_values_that_say_nothing_are_a_warning_and_no_warning_hides_another(tmp_path):
+    """An 8-bit volume may be anything; a forced file with two faults says both."""
+    values = np.random.default_rng(0).integers(0, 40, (70, 70, 3)).astype(np.uint8)
+    nibabel.save(nibabel.Nifti1Image(values, np.eye(4)), tmp_path / "t1.nii.gz")
+    where = ("--center", "1", "35", "35", "--slice", "--write", "json")
+    assert segment(tmp_path / "a", "lidc", tmp_path / "t1.nii.gz", *where) == 0
+    assert "do not look like" in facts(tmp_path / "a")["warnings"][0]
+    nibabel.save(nibabel.Nifti1Image(values.astype(np.int16) * 20, np.eye(4)), tmp_path / "mr_seg.nii.gz")
+    assert segment(tmp_path / "b", "lidc", tmp_path / "mr_seg.nii.gz", *where, "--force") == 0
+    found = " ".join(facts(tmp_path / "b")["warnings"])
+    assert "mask or label file" in found
+    assert "looks like an MR" in found

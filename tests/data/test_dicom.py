@@ -183,3 +183,9 @@ def test_what_a_series_is_called_by_is_read_with_its_header(tmp_path):
     assert header.details["study UID"] == "1.2.3"
     bare = read_header(write_slice(tmp_path / "b.dcm", RAMP, drop=("PatientID",)))
     assert bare.title == ""
+
+
+def test_positions_with_one_decimal_are_no_gaps(tmp_path):
+    """0.625 mm apart, as some scanners write it: 0.6, 0.6, 0.7, ...; the distance is the mean, or volumes are wrong."""
+    zs = tuple(round(0.625 * i, 1) for i in range(17))
+    assert read_series(series(tmp_path, zs=zs)).spacing[0] == pytest.approx(0.625)

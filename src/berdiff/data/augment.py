@@ -82,7 +82,7 @@ def zoomed(
     factor = zoom ** rng.uniform(-1, 1)
     size: tuple[int, int] = image.shape[-2:]
     part = (round(size[0] / factor), round(size[1] / factor))
-    return resized(crop(image, part), size), (resized(crop(masks, part), size) >= 0.5).astype(masks.dtype)
+    return resized(crop(image, part), size), (resized(crop(masks, part), size) > 0.5).astype(masks.dtype)
 
 
 def resized(array: np.ndarray, size: tuple[int, int]) -> np.ndarray:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 SUFFIXES = (".dcm", ".dicom", ".ima")
 SAME_POSITION = 1e-3  # mm: two slices nearer than this are at one place
 UNEVEN = 0.1  # of the usual distance of slices: another distance is a gap
+ROUNDED = 0.1 + 1e-6  # mm: some scanners write positions with one decimal
 LONGEST_TEXT = 64  # characters of a series' description, as in DICOM itself
 MAX_ELEMENTS = 50_000  # of one file, beside those in sequences
 _PIXELS = (0x7FE00008, 0x7FE00009, 0x7FE00010)
@@ -108,6 +109,7 @@ class DicomVolume:
     header: SliceHeader  # of one of the slices
     files: tuple[Path, ...]  # (Z,), in the order of the slices; of a resampled volume those that it was made of
     resampled: str = ""  # how, where slices are missing or there twice
+    interpolated: bool = False  # its slices are no longer those of the files
 
 
 @contextmanager
@@ -276,7 +278,7 @@ def gaps(positions: Sequence[float] | np.ndarray) -> tuple[float, list[tuple[flo
     steps = np.diff(np.asarray(positions, float))
     apart = steps[steps >= SAME_POSITION]
     usual = float(np.median(apart)) if len(apart) else math.nan
-    uneven = (steps >= SAME_POSITION) & (np.abs(steps - usual) > UNEVEN * usual)
+    uneven = (steps >= SAME_POSITION) & (np.abs(steps - usual) > max(UNEVEN * usual, ROUNDED))
     return usual, [(float(positions[i]), float(positions[i + 1])) for i in np.flatnonzero(uneven).tolist()]
 
 
@@ -323,6 +325,9 @@ def read_volume(headers: Sequence[SliceHeader], allow_gaps: bool = False) -> Dic
     found = f"{gap_words(missing)}; slices seem to be missing (--allow-gaps interpolates them)"
     expect(not missing or allow_gaps, folder, even, found)
     between = usual if len(kept) > 1 else max(first.thickness or 0, 0) or math.nan
+    mean = (places[-1] - places[0]) / max(len(kept) - 1, 1)
+    if not missing and abs(mean - between) > SAME_POSITION:  # positions that were rounded: 0.6, 0.6, 0.7
+        between = float(mean)
     check_size(folder, (len(files), *first.shape), 4)
     resampled = f"{doubled} slices at the place of another left out" if doubled else ""
     if not missing:
@@ -334,7 +339,7 @@ def read_volume(headers: Sequence[SliceHeader], allow_gaps: bool = False) -> Dic
     moved = np.stack([np.interp(grid, places, axis) for axis in positions[kept].T], 1)
     words = f"interpolated to {even}, as slices are missing: {gap_words(missing)}"
     resampled = f"{words}; {resampled}" if resampled else words
-    return DicomVolume(hu, (between, *spacing), moved, plane, first, files, resampled)
+    return DicomVolume(hu, (between, *spacing), moved, plane, first, files, resampled, True)
 
 
 def _interpolated(stored: np.ndarray, places: np.ndarray, grid: np.ndarray) -> np.ndarray:

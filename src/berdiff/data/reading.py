@@ -260,7 +260,9 @@ def _read_nifti(path: Path, channels: int | None) -> ImageFile:
     shape, affine, header = volumes.stored_grid(path)
     geometry = Geometry("nifti", (path,), shape[:3], affine, header)
     if len(shape) == 2:
-        return ImageFile(volumes.read_plane(path)[None, None], UNKNOWN, geometry, planar=True)
+        plane = volumes.read_plane(path)[None, None]
+        modality = "unknown" if plane.dtype.kind == "u" else likely_modality(plane, planar=False)
+        return ImageFile(plane, UNKNOWN, geometry, planar=True, modality=modality)
     several = channels is not None and len(shape) > 3 and shape[3] > 1
     volume = volumes.read_volume(path, 4 if several else 3)
     values = volume.voxels if several else volume.voxels[None]
@@ -287,7 +289,7 @@ def _read_dicom(paths: Sequence[Path], allow_gaps: bool = False) -> ImageFile:
     affine = volumes.series_affine(series)
     volume = volumes.upright(folder, series.hu.T, affine)
     geometry = Geometry("dicom", series.files, series.hu.shape, back=volumes.turn_back(affine))
-    if series.resampled:
+    if series.interpolated:
         geometry = replace(geometry, affine=affine, resampled=True)
     named: dict[str, Any] = {"modality": series.header.modality.lower() or "unknown", "title": series.header.title}
     named |= {"details": series.header.details, "warnings": (series.resampled,) if series.resampled else ()}

@@ -45,18 +45,21 @@ def check_file(
 ) -> tuple[str, ...]:
     """Warnings of a file as a whole. `windowed`: the user has named a window; `label`: it is called like a mask."""
     trained = f"the model was trained on {spec.trained_on}"
+    found: tuple[str, ...] = ()
     if label:
-        return refused(what, f"its name is that of a mask or label file; {trained}", force, LabelFile)
+        found += refused(what, f"its name is that of a mask or label file; {trained}", force, LabelFile)
     if spec.modality in ("ct", "mr") and _has_few_values(file.values):
-        return refused(what, f"a mask or label file by its few different values; {trained}", force, LabelFile)
+        found += refused(what, f"a mask or label file by its few different values; {trained}", force, LabelFile)
     if file.modality == "picture" and spec.modality in ("ct", "mr"):
-        if spec.hounsfield and not windowed:
-            if file.values.dtype != np.uint8:
-                return refused(what, f"a picture, whose values are no Hounsfield units; {trained}", force)
-            low, high = spec.intensity.window or (0, 0)
-            return (f"a picture has no Hounsfield units: it is taken for a CT shown from {low:g} to {high:g} HU",)
-        return (f"a picture does not say what it is of; {trained}",)
-    return check_modality(file.modality, spec, what, force, stated=file.geometry.kind == "dicom")
+        if not spec.hounsfield or windowed:
+            return (*found, f"a picture does not say what it is of; {trained}")
+        if file.values.dtype != np.uint8:
+            return found + refused(what, f"a picture, whose values are no Hounsfield units; {trained}", force)
+        low, high = spec.intensity.window or (0, 0)
+        return (*found, f"a picture has no Hounsfield units: it is taken for a CT shown from {low:g} to {high:g} HU")
+    if spec.modality == "ct" and file.modality == "unknown" and file.geometry.kind == "nifti":
+        return (*found, f"its values do not look like those of a CT; {trained}")
+    return found + check_modality(file.modality, spec, what, force, stated=file.geometry.kind == "dicom")
 
 
 def check_modality(modality: str, spec: InputSpec, what: str, force: bool, stated: bool) -> tuple[str, ...]:

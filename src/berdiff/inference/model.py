@@ -20,7 +20,7 @@ from berdiff.errors import as_keywords
 from berdiff.inference.compiling import compile_network
 from berdiff.inference.inputs import Input, case_input, find_inputs
 from berdiff.inference.opening import OpenedImage, ReadInput, open_array, open_input, read_input
-from berdiff.inference.region import Region, Unit
+from berdiff.inference.region import Region, Unit, plain
 from berdiff.inference.result import Result
 from berdiff.inference.run_file import read_run_file
 from berdiff.inference.sets import choose_set, set_rng
@@ -99,8 +99,8 @@ class Model:
             raise TypeError(f"segment: expected sampler options among {', '.join(known)}, found {', '.join(unknown)}")
         if isinstance(slices, tuple):
             slices = ":".join("" if end is None else str(end) for end in slices)
-        around = None if center is None else tuple(int(at) if at == int(at) else float(at) for at in center)
-        inside = None if box is None else tuple(map(int, box))
+        around = None if center is None else plain(center, "center")
+        inside = None if box is None else plain(box, "box")
         region = Region(around, inside, slices, pad, extent, slice, center_unit)
         options = SamplerOptions(**sampler_options)
         settings = SegmentSettings(

@@ -36,6 +36,15 @@ _CENTER = PrimitiveConstructorSpec(
 )
 
 
+def plain(numbers: Sequence[Any], name: str) -> tuple[Any, ...]:
+    """Of any library's numbers, whole ones as int; `name` is the option."""
+    try:
+        values = [float(number) for number in numbers]
+        return tuple(int(value) if value == floor(value) else value for value in values)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InputError(f"{name}: expected numbers, found {numbers!r:.80}") from error
+
+
 @dataclass(frozen=True)
 class Region(Settings):
     """What is segmented; default: all. Places count from 0 in the image as shown, in the upright slices of a volume."""

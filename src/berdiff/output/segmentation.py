@@ -18,6 +18,7 @@ from typing import NamedTuple
 from berdiff import schema
 from berdiff.boundary import refusal
 from berdiff.claims import Claim, Claims
+from berdiff.display import note
 from berdiff.errors import InputError
 from berdiff.inference.finding import Finding, FindingSource
 from berdiff.inference.guards import LabelFile
@@ -187,7 +188,7 @@ class SegmentationJob:
             if not item.listed:
                 self._fail(item, item.name, error, self._slices[item.name])
             else:  # among images of a folder it does not stop a command
-                self.report(f"left out: {item.translated(str(error))}")
+                note(f"left out: {item.translated(str(error))}")
                 self._advance(self._slices[item.name])
             return None
         except Exception as error:  # of any kind: one bad file fails alone
@@ -262,6 +263,8 @@ class SegmentationJob:
     def _write(self, item: Input, result: Result, finding: Finding | None = None) -> None:
         kept, output = self.naming.record(item, finding), self.output
         title = anonymous_title(result) if output.anonymous else result.title
+        if title and output.anonymous and finding is not None:
+            title = f"{title}, {finding.name}"
         try:
             with self.work.new(kept.name) as part:
                 written = exports.write(result, part, output.write or (), output.representatives, output.anonymous)

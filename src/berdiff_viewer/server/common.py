@@ -1,6 +1,7 @@
 """What all parts of the server share: how much it takes on, what a client is told, and what the log holds."""
 
 import logging
+import re
 import sys
 import traceback
 from collections import deque
@@ -70,9 +71,11 @@ def busy(sentence: str, status: int = 503) -> Refused:
 
 def public(error: BaseException | str, paths: Iterable[Path]) -> str:
     """A sentence about files, without the folders that they lie in on this machine."""
-    sentence = str(error)
+    sentence = str(error).replace("(--force segments", '("force": true segments')
     for folder in sorted({str(path.parent) for path in paths}, key=len, reverse=True):
-        sentence = sentence.replace(f"{folder}/", "").replace(folder, "the folder")
+        here = rf"(?<![\w/.-]){re.escape(folder)}"  # a folder called `data` is not every word of that name
+        sentence = re.sub(f"{here}/", "", sentence)
+        sentence = re.sub(rf"{here}(?![\w-])", "the folder", sentence) if "/" in folder else sentence
     return sentence[:MOST_CHARACTERS]
 
 

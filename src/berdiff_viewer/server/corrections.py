@@ -63,8 +63,8 @@ class Corrections:
         """`masks`: target -> ([Z,] H, W) of 0 and 1, upright. The paths written, counted from the folder.
 
         `slices`: those of a volume that the rater looked at, which alone are prepared; without it, those in which any
-        of the masks marks anything. A rater's later mask of a case takes the place of the earlier one, with `slices` in
-        these alone.
+        of the masks marks anything, of empty ones all. A rater's later mask of a case takes the place of the earlier
+        one, with `slices` in these alone.
         """
         name = safe_name(rater, "name")
         targets = {safe_name(target, "target"): mask for target, mask in masks.items()}
@@ -73,10 +73,15 @@ class Corrections:
             expect(mask.shape == shape, target, f"a mask of {by(shape)} like its image", by(mask.shape))
         if not file.planar:
             looked_at = np.flatnonzero([np.any([mask[z] for mask in masks.values()]) for z in range(shape[0])]).tolist()
-            looked_at = looked_at if slices is None else sorted(set(slices))
+            if slices is not None:
+                looked_at = sorted(set(slices))
+            elif not looked_at:  # an empty mask says that nothing is there
+                looked_at = list(range(shape[0]))
             fits = all(0 <= z < shape[0] for z in looked_at)
             expect(fits, "slices", f"numbers from 0 to {shape[0] - 1}", looked_at)
             note = {**note, "slices": looked_at}
+            # what a model drew where nobody looked is nobody's opinion
+            targets = {target: _only_in(mask, looked_at) for target, mask in targets.items()}
         else:
             expect(slices is None, "slices", "none for an image that is no volume", slices)
         case = case_name(item, file)
@@ -86,15 +91,16 @@ class Corrections:
                 written += [relative] if not (self.folder / relative).exists() else []
                 _write(self.folder / relative, content)
             for target, mask in targets.items():
+                own = note
                 if slices is not None:
-                    mask, note = self._with_earlier(file, mask, note, f"{name}/{target}", case)
+                    mask, own = self._with_earlier(file, mask, note, f"{name}/{target}", case)
                 suffix, content = mask_file(file, (mask > 0).astype(np.uint8))
                 written.append(f"masks/{name}/{target}/{case}{suffix}")
                 _write(self.folder / written[-1], content)
                 when = datetime.now(UTC).isoformat(timespec="seconds")
                 facts = {"berdiff": __version__, "rater": rater, "target": target, "case": case, "saved": when}
                 note_name = f"notes/{name}/{target}/{case}.json"
-                write_text(self.folder / note_name, schema.dump({**facts, "image": item.name, **note}))
+                write_text(self.folder / note_name, schema.dump({**facts, "image": item.name, **own}))
                 written.append(note_name)
         return written
 
@@ -104,9 +110,12 @@ class Corrections:
         """A volume's mask and note, with the slices that were saved before and are not saved now."""
         path = self.folder / f"notes/{folder}/{case}.json"
         found = next((self.folder / "masks" / folder).glob(f"{case}.*"), None)
-        if found is None or not path.exists():
+        if found is None:
             return mask, note
-        before = json.loads(path.read_text("utf-8")).get("slices", [])
+        earlier = json.loads(path.read_text("utf-8")) if path.exists() else {}
+        before = earlier.get(
+            "slices", range(len(mask))
+        )  # without a note or its slices it is of all, as preparing has it
         kept = sorted(set(before) - set(note["slices"]))
         mask = mask.copy()
         mask[kept] = read_labels(found, file)[kept]
@@ -144,6 +153,13 @@ class Corrections:
         for (image, *_), one in found.items():
             by_image.setdefault(image, []).append(one)
         return by_image
+
+
+def _only_in(mask: np.ndarray, slices: Sequence[int]) -> np.ndarray:
+    """A mask `(Z, H, W)`, empty outside these slices."""
+    kept = np.zeros_like(mask)
+    kept[list(slices)] = mask[list(slices)]
+    return kept
 
 
 def safe_name(text: str, what: str) -> str:

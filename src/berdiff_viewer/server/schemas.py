@@ -77,7 +77,9 @@ class JobRequest(_Body):
     representatives: Annotated[int, Field(ge=1, le=LIMITS.representatives)] = 3
     force: bool = False  # what the model was not trained on is segmented with a warning, and not refused
 
-    @field_validator("samples", "seed", "pool", "representatives", "set", "model", "extent", "force", mode="before")
+    @field_validator(
+        "samples", "seed", "pool", "representatives", "set", "model", "extent", "slice", "force", mode="before"
+    )
     @classmethod
     def _default_for_null(cls, value: Any, info: Any) -> Any:
         """A field of a form that was left empty comes as null."""

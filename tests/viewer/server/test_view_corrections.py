@@ -176,6 +176,23 @@ def test_a_later_mask_takes_the_place_of_the_earlier_one_in_its_slices_alone(mod
     np.testing.assert_array_equal(np.load(mask) > 0, painted((2, 3), (5, 4), (9, 3)) > 0)
 
 
+def test_what_nobody_looked_at_is_nobodys_and_an_empty_mask_says_nothing_is_there(model, tmp_path):
+    root = tmp_path / "corrections"
+    with serving(model, [stack(tmp_path)], corrections=root) as (client, _):
+        item = item_named(client, "scan")["id"]
+        save(client, item, "anna", painted((3, 3), (4, 3)), slices=[3])  # slice 4 is the model's
+        save(client, item, "ben", painted())
+        (mask,) = root.glob("masks/anna/nodule/*")
+        np.testing.assert_array_equal(np.load(mask) > 0, painted((3, 3)) > 0)
+        note = next(root.glob("notes/anna/nodule/*.json"))
+        old = {name: value for name, value in json.loads(note.read_text()).items() if name != "slices"}
+        note.write_text(json.dumps(old))  # as 0.2.0 wrote it: of all slices
+        save(client, item, "anna", painted((2, 3)), slices=[2])
+    np.testing.assert_array_equal(np.load(mask) > 0, painted((2, 3), (3, 3)) > 0)
+    (note,) = (json.loads(path.read_text()) for path in root.glob("notes/ben/nodule/*.json"))
+    assert note["slices"] == list(range(16))
+
+
 def test_slices_are_those_of_the_image(server, model, tmp_path):
     client, _ = server
     flat = item_named(client, "picture")["id"]
@@ -188,7 +205,7 @@ def test_slices_are_those_of_the_image(server, model, tmp_path):
             )
         save(client, item, "anna", painted((3, 3)), slices=[-1], status=422)
         assert not (tmp_path / "c").exists()
-        save(client, item, "anna", painted())
+        save(client, item, "anna", painted(), slices=[])
     with pytest.raises(InputError, match="notes: expected a slice"):
         prepared(tmp_path / "c", tmp_path / "none.zarr")
 

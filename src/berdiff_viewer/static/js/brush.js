@@ -104,7 +104,8 @@
     // The shown slice: looked at, or after all not
     look() {
       const [z] = B.view.voxel;
-      if (!this.slices.delete(z)) this.slices.add(z);
+      const painted = this.strokes.some((stroke) => stroke.slices.includes(z)); // undo takes it back, not this
+      if (!painted && !this.slices.delete(z)) this.slices.add(z);
       this.refresh();
     }
 

@@ -108,13 +108,18 @@
           item: this.item, center: B.picture.json.volume ? voxel : voxel.slice(1), model: $("model").value,
           slice: B.picture.json.volume && $("one-slice").checked, samples: number("samples"), steps: $("steps-field").hidden ? null : number("steps"), seed: number("seed"), set: $("set").value,
         };
-        const { id } = await this.ask("/api/jobs", "POST", body);
-        this.job = id;
-        $("saves").hidden = true;
-        try {
-          await this.watch(id);
-        } finally {
-          if (this.job === id) this.endJob();
+        for (const force of [false, true]) {
+          const { id } = await this.ask("/api/jobs", "POST", { ...body, force });
+          this.job = id;
+          $("saves").hidden = true;
+          try {
+            return await this.watch(id);
+          } catch (error) {
+            const [sentence, advice] = error.message.split(' ("force": true');
+            if (force || !advice || !window.confirm(`${sentence}. Segment it all the same?`)) throw error;
+          } finally {
+            if (this.job === id) this.endJob();
+          }
         }
       });
     }
