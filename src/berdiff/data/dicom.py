@@ -324,10 +324,11 @@ def read_volume(headers: Sequence[SliceHeader], allow_gaps: bool = False) -> Dic
     even = f"slices {usual:.4g} mm apart"
     found = f"{gap_words(missing)}; slices seem to be missing (--allow-gaps interpolates them)"
     expect(not missing or allow_gaps, folder, even, found)
-    between = usual if len(kept) > 1 else max(first.thickness or 0, 0) or math.nan
-    mean = (places[-1] - places[0]) / max(len(kept) - 1, 1)
-    if not missing and abs(mean - between) > SAME_POSITION:  # positions that were rounded: 0.6, 0.6, 0.7
-        between = float(mean)
+    if len(kept) == 1:
+        between = max(first.thickness or 0, 0) or math.nan
+    else:  # of positions that were rounded (0.6, 0.6, 0.7) the mean is right
+        mean = float(places[-1] - places[0]) / (len(kept) - 1)
+        between = mean if not missing and abs(mean - usual) > SAME_POSITION else usual
     check_size(folder, (len(files), *first.shape), 4)
     resampled = f"{doubled} slices at the place of another left out" if doubled else ""
     if not missing:
