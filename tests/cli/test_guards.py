@@ -254,3 +254,10 @@ def test_values_that_say_nothing_are_a_warning_and_no_warning_hides_another(tmp_
     found = " ".join(facts(tmp_path / "b")["warnings"])
     assert "mask or label file" in found
     assert "looks like an MR" in found
+
+
+def test_a_folder_of_masks_alone_is_one_sentence(tmp_path, capsys):
+    (tmp_path / "in").mkdir()
+    np.save(tmp_path / "in" / "b.npy", np.eye(70, dtype=np.int16))
+    assert segment(tmp_path / "out", "lidc", tmp_path / "in", "--center", "35", "35") == 2
+    assert "masks or labels" in capsys.readouterr().err.splitlines()[-1]

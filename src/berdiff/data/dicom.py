@@ -315,14 +315,14 @@ def read_volume(headers: Sequence[SliceHeader], allow_gaps: bool = False) -> Dic
     for i in order[1:]:
         path, one, place = headers[i].path, headers[kept[-1]].path, along[i]
         single = place - along[kept[-1]] >= SAME_POSITION
-        again = f"the position of {one.name} again, {place:.6g} mm (--allow-gaps takes one of them)"
+        again = f"the position of {one.name} again, {place:.6g} mm (`berdiff segment --allow-gaps` takes one of them)"
         expect(single or allow_gaps, path, "one file per slice", again)
         kept += [i] if single else []
         doubled += not single
     files, places, folder = tuple(headers[i].path for i in kept), along[kept], first.path.parent
     usual, missing = gaps(places)
     even = f"slices {usual:.4g} mm apart"
-    found = f"{gap_words(missing)}; slices seem to be missing (--allow-gaps interpolates them)"
+    found = f"{gap_words(missing)}; slices seem to be missing (`berdiff segment --allow-gaps` interpolates them)"
     expect(not missing or allow_gaps, folder, even, found)
     if len(kept) == 1:
         between = max(first.thickness or 0, 0) or math.nan
