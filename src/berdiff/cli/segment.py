@@ -108,7 +108,7 @@ class Segment:
         else:
             cohort = Path(self.output.out) / "cohort.html"
             _print(outcome, f"results in {self.output.out}" + (f", all in {cohort}" if cohort.is_file() else ""))
-        if not (outcome.done or outcome.skipped or outcome.failed):
+        if inputs and not (outcome.done or outcome.skipped or outcome.failed):
             raise InputError(f"{self.inputs[0]}: no image to segment; all that was found is masks or labels")
         if outcome.failed:
             sentence = next(iter(outcome.failed.values()))
