@@ -98,7 +98,7 @@ def test_bad_options_are_one_sentence_and_exit_code_2(run, tmp_path, capsys):
         (run, ["--data", "nowhere"], "nowhere: expected a prepared store"),
         (unet, ["--steps", "5"], "--steps: expected no sampler options for the method unet, which has no steps"),
         (tmp_path / "none", [], "expected the folder of a run or of a model, or one of lidc, "),
-        (broken, [], "config.json: "),
+        (broken, [], "config.json: loop: "),
     ):
         assert main(["evaluate", str(model), "--out", str(tmp_path / "e"), "--samples", "2", *options]) == 2
         error = capsys.readouterr().err.splitlines()[-1]
