@@ -33,13 +33,13 @@ from berdiff.output.result_files import LocalFiles
 from berdiff.output.segmentation import SegmentationJob
 from berdiff.training import checkpoint
 from berdiff.training import config as train_config
+from berdiff.training.learning_curves import write_validations
 from berdiff.training.run_folder import find_runs, run_summary
 from berdiff.training.session import train
 from berdiff.workfolder import WorkFolder
 from berdiff_viewer.server.results import saved_results
 from fakes import Blur, MemoryStore, bright_model, make_spec, make_store
 from mutations import of_csv, of_json, of_lines, some
-from reproduce.curves import write_curves
 from reproduce.tables.reuse import read_trained, write_trained
 from training.small import small_config
 
@@ -111,7 +111,7 @@ def _run(base: Path) -> None:
 def _statistics(base: Path) -> None:
     for run in find_runs(base / "table" / "runs"):
         json.dumps(run_summary(run))
-    write_curves(base / "table", base / "curves")
+    write_validations(find_runs(base / "table/runs"), base / "curves.csv")
 
 
 def _checkpoint(base: Path) -> None:

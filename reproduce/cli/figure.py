@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from json import dumps
 from pathlib import Path
 from typing import Annotated
 
 import tyro
-from tyro.conf import OmitArgPrefixes, Positional, subcommand
+from tyro.conf import OmitArgPrefixes, Positional, arg, subcommand
 
+from berdiff import schema
+from berdiff.cli.arguments import MODEL, parse, print_json
 from berdiff.cli.opening import open_data
 from berdiff.display import note, progress
 from berdiff.errors import InputError
@@ -17,13 +18,13 @@ from berdiff.methods.sampling import SamplerOptions
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Figure:
+class _Figure(schema.Settings):
     json: bool = False  # print what was written as JSON
 
     def _print(self, files: Sequence[Path], *texts: str | Path) -> None:
         """The picture is the first of the files."""
         if self.json:
-            return print(dumps({"figure": str(files[0]), "files": [str(file) for file in files]}))
+            return print_json({"figure": files[0], "files": files})
         from berdiff.text_tables import show_markdown
 
         for text in texts:
@@ -35,11 +36,9 @@ class Toy(_Figure):
     """The paper's 1D toy (figure A2): Bernoulli against Gaussian diffusion on two functions. About a minute."""
 
     out: Path = Path("out/toy")  # folder for toy.png, toy.md and toy.json
-    seeds: int = 5  # number of seeds, trained side by side
+    seeds: schema.Count = 5  # number of seeds, trained side by side
 
     def run(self) -> None:
-        if self.seeds < 1:
-            raise InputError(f"--seeds: expected at least 1, found {self.seeds}")
         from reproduce.toy import ToyConfig, run_toy
         from reproduce.toy_figure import write_toy
 
@@ -55,7 +54,7 @@ class Cost(_Figure):
     """The cost of sampling over masks and over steps beside one pass of a U-net. Run nothing else meanwhile."""
 
     out: Path = Path("out/cost")  # folder for cost.png and cost.csv
-    model: str = "lidc-readers"  # name of bundled weights, model folder or folder of a run
+    model: Annotated[str, arg(help=MODEL)] = "lidc-readers"
     samples: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64)  # numbers of masks of one image, each in 10 steps
     steps: tuple[int, ...] = (2, 5, 10, 20, 50)  # numbers of steps, each for 16 masks
     size: tuple[int, int] | None = None  # height and width of the image; default: what the model was trained at
@@ -76,25 +75,10 @@ class Cost(_Figure):
 
 
 @dataclass(frozen=True)
-class Curves(_Figure):
-    """Validation GED and HM-IoU over iterations for both kernels (figure A1)."""
-
-    table: Annotated[Positional[Path], tyro.conf.arg(metavar="TABLE")]
-    """folder of `berdiff table kernel`, finished or not"""
-    out: Path = Path("out/curves")  # folder for curves.png and curves.csv
-
-    def run(self) -> None:
-        from reproduce.curves import write_curves
-
-        picture = write_curves(self.table, self.out)
-        self._print([picture, self.out / "curves.csv"], picture)
-
-
-@dataclass(frozen=True)
 class Examples(_Figure):
     """Image, raters, samples and saliency of some test slices of LIDC or BraTS."""
 
-    models: Annotated[Positional[tuple[str, ...]], tyro.conf.arg(metavar="MODEL ...")]
+    models: Annotated[Positional[tuple[str, ...]], arg(metavar="MODEL ...")]
     """runs, model folders or names of bundled weights, one row each"""
     data: str | None  # prepared store; default with LIDC: the embedded one
     out: Path  # picture to write, a .png
@@ -149,7 +133,7 @@ class Process(_Figure):
 class Frontier(_Figure):
     """GED, Dice or another metric against the seconds for the masks of an image, one point per evaluation."""
 
-    evaluations: Annotated[Positional[tuple[Path, ...]], tyro.conf.arg(metavar="EVALUATION ...")]
+    evaluations: Annotated[Positional[tuple[Path, ...]], arg(metavar="EVALUATION ...")]
     """finished folders of `berdiff evaluate`, of the same data, or rows that `berdiff table --kept` has kept"""
     models: tuple[str, ...] = ()
     """their models in the same order: seconds are then measured here, side by side (run nothing else meanwhile);
@@ -187,7 +171,6 @@ BRATS = Examples(tyro.MISSING, tyro.MISSING, Path("out/examples-brats.png"), 4, 
 Figure = (
     Toy
     | Cost
-    | Curves
     | Process
     | Frontier
     | Annotated[Examples, subcommand("examples-lidc", default=LIDC)]
@@ -197,7 +180,6 @@ Figure = (
 
 def command(argv: list[str]) -> None:
     about = "Plot a figure of the paper, or what sampling costs and gives."
-    config = (tyro.conf.FlagCreatePairsOff,)
-    options = tyro.cli(Figure, args=argv, prog="berdiff figure", description=about, config=config)  # type: ignore[arg-type]
+    options = parse(Figure, argv, "figure", description=about)  # type: ignore[arg-type]
     keep_freed_memory()
     options.run()

@@ -1,14 +1,15 @@
 """berdiff table NAME: a table of the paper, made on this machine."""
 
-import json
 import sys
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-import tyro
+from tyro.conf import Positional
 
+from berdiff import schema
+from berdiff.cli.arguments import parse, print_json
 from berdiff.cli.opening import open_data
 from berdiff.cli.train import leave_if_signalled
 from berdiff.display import note, progress
@@ -20,11 +21,11 @@ DROP = ("patients", "slices", "training steps")
 
 
 @dataclass(frozen=True)
-class MakeTable:
+class MakeTable(schema.Settings):
     """Train and evaluate the rows of a table, and write it with the paper's rows beside ours. Killed, the same command
     resumes; what is done is skipped."""
 
-    name: tyro.conf.Positional[Literal["losses", "kernel", "sampling", "lidc", "brats"]]
+    name: Positional[Literal["losses", "kernel", "sampling", "lidc", "brats"]]
     """losses (table 1), kernel (2), sampling (A1), lidc (3) or brats (4)"""
     out: Path
     """folder for table.md, table.csv, table.png, table.json and for the runs, models and evaluations behind them"""
@@ -32,10 +33,12 @@ class MakeTable:
     scale: Literal["cpu", "paper", "recipes"] = "cpu"
     """cpu (centre 64x64, the small network, a fixed budget), paper (its networks and iterations, for a GPU), or, for
     lidc and brats, recipes: all compared methods, each by its own recipe for two cores, on the whole split"""
-    seeds: int | None = None  # trainings per row, with other initial weights and orders; default: 2 for kernel, else 1
+    seeds: schema.Count | None = (
+        None  # trainings per row, with other initial weights and orders; default: 2 for kernel, else 1
+    )
     minutes: float | None = None  # with cpu: minutes per training, 10 by default, at most 15
-    steps: int | None = None  # with cpu: steps per training instead of minutes; exactly reproducible
-    slices: int | None = None
+    steps: schema.Count | None = None  # with cpu: steps per training instead of minutes; exactly reproducible
+    slices: schema.Count | None = None
     """maximum number of slices per row; default: by the sampler's steps, 300 to 24 (cpu), or all (paper)"""
     rows: tuple[str, ...] = ()
     """only these rows, by name or pattern ('ddim-*'); with lidc and brats also any method by its name, plug-ins too;
@@ -53,7 +56,7 @@ class MakeTable:
 
 
 def command(argv: list[str]) -> None:
-    options = tyro.cli(MakeTable, args=argv, prog="berdiff table", config=(tyro.conf.FlagCreatePairsOff,))
+    options = parse(MakeTable, argv, "table")
 
     from berdiff.device import choose_device
     from berdiff.text_tables import show, show_markdown
@@ -87,7 +90,7 @@ def command(argv: list[str]) -> None:
             print(f"berdiff table: {stopped}", file=sys.stderr)
             raise SystemExit(1) from None
     if options.json:
-        print(json.dumps(result, indent=2))
+        print_json(result)
     elif isinstance(result, list):
         total = sum(entry["network_passes"] for entry in result)
         body = [[str(value) for value in entry.values()] for entry in result]

@@ -8,7 +8,6 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
-from difflib import get_close_matches
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, overload
@@ -148,20 +147,10 @@ def train(
 
 def _configuration(recipe: str, method: str | None, devices: int, settings: Mapping[str, Any]) -> "AnyConfig":
     """The recipe's, with the settings; errors name the keyword, or the dotted name."""
-    from berdiff.methods.config import METHODS, adopt, dropped, method_class
-    from berdiff.recipes import RECIPES
+    from berdiff.recipes import configuration, nearest
     from berdiff.training.config import TrainConfig
 
-    if recipe not in RECIPES:
-        raise InputError(f"recipe: no recipe {recipe!r}; {_near(recipe, [*RECIPES])}; `berdiff train --list` has all")
-    config = RECIPES[recipe].config
-    if method is not None:
-        if method not in METHODS.names():
-            raise InputError(f"method: expected one of {', '.join(METHODS.names())}, found {method!r}")
-        model = adopt(method_class(method), config.model)
-        if names := dropped(model, config.model):
-            note(f"{method} does not take these settings of the recipe {recipe}: {', '.join(names)}")
-        config = replace(config, model=model)
+    config = configuration(recipe, method, ("recipe", "method"))
     if devices == 1:  # threads: a recipe's are those of one process of several
         engine = replace(config.engine, devices="1", num_nodes=1, strategy="auto", threads=None)
     else:
@@ -172,17 +161,13 @@ def _configuration(recipe: str, method: str | None, devices: int, settings: Mapp
     content = schema.plain(config)
     for name, value in settings.items():
         if name not in names:
-            raise InputError(f"overrides: no setting {name!r}; {_near(name, names)}; `berdiff train --help` lists all")
+            raise InputError(f"overrides: no setting {name!r}; {nearest(name, names)}; `train RECIPE --help` has all")
         *groups, last = name.split(".")
         inner = content
         for group in groups:
             inner = inner[group]
         inner[last] = schema.plain(value)
     return schema.parse(TrainConfig[type(config.model)], content, lambda place: KEYWORDS.get(place, place))
-
-
-def _near(name: str, names: Sequence[str]) -> str:
-    return f"the nearest are {', '.join(get_close_matches(name, names, cutoff=0))}"
 
 
 def _refuse_where_no_program_is(devices: str) -> None:

@@ -14,18 +14,18 @@ from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar
 
-from annotated_types import Ge
+from annotated_types import Ge, Lt
 
 from berdiff.errors import InputError
 
-Natural = Annotated[int, Ge(0)]
-Count = Annotated[int, Ge(1)]
-NotNegative = Annotated[float, Ge(0)]
 T = TypeVar("T")
 MAX_BYTES = 64 * 2**20  # of a JSON file
 MAX_TABLE_BYTES = 512 * 2**20  # of a CSV file
 MAX_DEPTH = 32  # of lists and objects within each other
 MAX_WHOLE = 2**63  # what no counter reaches, and no array holds
+Natural = Annotated[int, Ge(0), Lt(MAX_WHOLE)]
+Count = Annotated[int, Ge(1), Lt(MAX_WHOLE)]
+NotNegative = Annotated[float, Ge(0)]
 SHOWN = 80  # characters of a wrong value in a message
 _BOUNDS = {
     "greater_than_equal": ("ge", "at least"),

@@ -26,7 +26,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     assert f"{scores['mean']['ged']:.3f}" in printed.out
     for options, message in [
         (["--steps", "2"], "--steps: expected no sampler options for the method blur, which has no steps"),
-        (["--cases", "0"], "--cases: expected at least 1 case, found 0"),
+        (["--cases", "0"], "--cases: expected at least 1, found 0"),
         (["--model", "no-such-model"], "no-such-model: expected the folder of a run or of a model"),
     ]:
         assert main([*argv, *options]) == 2

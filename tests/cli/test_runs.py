@@ -68,9 +68,14 @@ def test_plot_shows_the_curves_of_several_runs(tmp_path: Path, capsys: pytest.Ca
     assert Image.open(one).tobytes() != Image.open(two).tobytes()
     capsys.readouterr()
     assert main(["plot", *runs, "--out", str(two), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"figure": str(two), "runs": runs}
-    assert main(["plot", str(tmp_path), "--out", str(one)]) == 2
-    assert "expected a run folder of `berdiff train`" in capsys.readouterr().err
+    assert json.loads(capsys.readouterr().out) == {"figure": str(two), "csv": None, "runs": runs}
+    assert main(["plot", str(tmp_path), "--out", str(one), "--csv", str(tmp_path / "curves.csv")]) == 0
+    assert Image.open(one).tobytes() == Image.open(two).tobytes()
+    assert (tmp_path / "curves.csv").read_text().splitlines()[:2] == [
+        "run,method,seed,samples,step,ged,hm_iou",
+        "a,berdiff,0,,10,0.75,0.3",
+    ]
+    assert main(["plot", str(tmp_path / "none"), "--out", str(one)]) == 2
     assert main(["plot", runs[0], "--out", str(tmp_path / "curves.txt")]) == 2
 
 

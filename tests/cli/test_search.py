@@ -35,7 +35,7 @@ def test_the_command_keeps_the_best_as_the_models_own(own: list[str], capsys: py
 def test_bad_requests_are_refused_and_bundled_models_are_not_written_to(own: list[str], tmp_path: Path) -> None:
     for argv, words in (
         ([*own, "--keep", "4"], "--keep: expected one of --counts, 2, found 4"),
-        ([*own[:-1], "0"], "--counts: expected numbers of steps of at least 1, found [0]"),
+        ([*own[:-1], "0"], "--counts: expected at least 1, found 0"),
         (["lidc", *own[1:], "--keep", "2"], "--keep: expected a model of your own to write to, found the bundled lidc"),
     ):
         with pytest.raises(InputError) as error:

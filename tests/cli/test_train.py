@@ -223,7 +223,7 @@ def test_dry_run_of_a_batch_that_does_not_fit(store: Path, monkeypatch, capsys: 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["no-such-recipe"], "RECIPE: expected one of own, demo, "),
+        (["no-such-recipe"], "RECIPE: no recipe"),
         (["demo"], "--out: expected the run folder to write, found none"),
         (["demo", "--out", "x", "--data", "nowhere"], "nowhere: expected a prepared store"),
         (["demo", "--out", "x", "--loop.batch-size", "0"], "--loop.batch-size: expected at least 1, found 0"),

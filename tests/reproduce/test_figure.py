@@ -59,29 +59,6 @@ def test_cost_writes_a_figure_and_a_table(models, tmp_path, capsys, monkeypatch)
     assert "the paper's network" not in text
 
 
-def test_curves_are_those_of_the_runs(tmp_path, capsys):
-    run = tmp_path / "table" / "runs" / "gaussian-seed-0"
-    run.mkdir(parents=True)
-    config = {"seed": 0, "model": {"method": "gaussian"}, "validation": {"samples": 8}, "loop": {}}
-    (run / "config.json").write_text(json.dumps(config))
-    stats = [{"kind": "validation", "step": step, "ged": 1 / step, "hm_iou": 0.1 * step} for step in (2, 4)]
-    (run / "stats.jsonl").write_text("".join(json.dumps(row) + "\n" for row in stats))
-    assert main(["figure", "curves", str(tmp_path / "table"), "--out", str(tmp_path / "curves")]) == 0
-    with (tmp_path / "curves/curves.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    assert [(row["run"], row["method"], row["step"]) for row in rows] == [
-        ("gaussian-seed-0", "gaussian", "2"),
-        ("gaussian-seed-0", "gaussian", "4"),
-    ]
-    assert [float(row["ged"]) for row in rows] == [0.5, 0.25]
-    assert (tmp_path / "curves/curves.png").stat().st_size > 1000
-    assert written(["curves", str(tmp_path / "table"), "--out", str(tmp_path / "curves")], capsys) == [
-        str(tmp_path / "curves/curves.png"),
-        str(tmp_path / "curves/curves.csv"),
-    ]
-
-
-@pytest.mark.parametrize("figure", ["examples-lidc", "examples-brats"])
 def test_examples_of_several_models(models, tmp_path, figure, capsys):
     data, out = str(make_store(tmp_path, train=2, val=0)), tmp_path / "examples.png"
     options = ["--data", data, "--samples", "3", "--cases", "1", "--device", "cpu"]
@@ -131,7 +108,6 @@ def test_bad_options_are_one_sentence(models, tmp_path, capsys, monkeypatch):
         ([*measure, "--size", "24", "24"], "--size: expected multiples of 16 for the paper's network, or --no-paper"),
         (["cost", "--model", "nowhere"], "nowhere: expected the folder of a run or of a model"),
         (["cost", "--model", models[1], "--out", out], "expected no sampler options for the method unet"),
-        (["curves", str(tmp_path), "--out", out], "runs: expected a folder with runs, found no such folder"),
         (["examples-lidc", *models, "--out", "examples.jpg"], "--out: expected a name ending in .png"),
         (["process", "--out", "process.svg"], "--out: expected a name ending in .png, found process.svg"),
         (["process", "--model", models[1]], "--model: expected a Bernoulli diffusion, found unet, a unet"),

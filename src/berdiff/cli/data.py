@@ -3,34 +3,41 @@
 import dataclasses
 import sys
 from dataclasses import dataclass
-from json import dumps
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any
 
-import tyro
-from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
+from tyro.conf import OmitArgPrefixes, Positional, arg
 
+from berdiff import schema
+from berdiff.cli.arguments import parse, print_json
 from berdiff.cli.opening import open_data
 from berdiff.data.limits import Limits, using
 from berdiff.display import progress
 from berdiff.errors import InputError
-from berdiff.schema import check
 
-ADDRESS = "A folder or the address of an object store, such as s3://bucket/store"
-Address = Annotated[Positional[str | None], arg(metavar="[STORE]", help=f"{ADDRESS}; without it, the embedded store.")]
-Json = Annotated[bool, arg(help="Print the result as JSON.")]
+ADDRESS = "a folder or the address of an object store, such as s3://bucket/store"
+StoreOrNone = Annotated[
+    Positional[str | None], arg(metavar="[STORE]", help=f"{ADDRESS}; without it, the embedded store")
+]
+COMMANDS = {
+    "prepare": "bring a data set (SOURCE PATH) into a prepared store (OUT)",
+    "verify": "check every byte, count, value and split of a store",
+    "info": "print what a store holds",
+    "show": "write a contact sheet: image, each rater, and their agreement",
+}
 
 
 def command(argv: list[str]) -> None:
-    if argv[:1] == ["prepare"]:
-        prepare(argv[1:])
-    else:
-        commands: Any = {"prepare": Prepare, "verify": verify, "info": info, "show": show}
-        purpose = "Bring data into a prepared store, check it and look at it."
-        tyro.extras.subcommand_cli_from_dict(
-            commands, args=argv, prog="berdiff data", description=purpose, config=(FlagCreatePairsOff,)
-        )
+    name, *rest = argv or ["--help"]
+    if name in ("-h", "--help"):
+        listed = "\n".join(f"  {name:<9}{purpose}" for name, purpose in COMMANDS.items())
+        return print(f"usage: berdiff data COMMAND [OPTIONS]\n\n{listed}\n")
+    if name == "prepare":
+        return prepare(rest)
+    if name not in COMMANDS:
+        raise InputError(f"data: expected one of {', '.join(COMMANDS)}, found {name!r}")
+    parse({"verify": Verify, "info": Info, "show": Show}[name], rest, f"data {name}").run()
 
 
 def prepare(argv: list[str]) -> None:
@@ -42,15 +49,11 @@ def prepare(argv: list[str]) -> None:
         print(f"usage: berdiff data prepare SOURCE PATH OUT [OPTIONS]\n\n{listed}\n")
         return print("`berdiff data prepare SOURCE --help` lists a source's options.")
     name, *rest = argv
-    arguments = _arguments(find_source(name))
-    asked = tyro.cli(arguments, args=rest, prog=f"berdiff data prepare {name}", config=(FlagCreatePairsOff,))
+    asked = parse(_arguments(find_source(name)), rest, f"data prepare {name}")
     from berdiff.data.prepare import prepare as write
 
-    if asked.seed < 0:
-        raise InputError(f"--seed: expected at least 0, found {asked.seed}")
     split = {option: getattr(asked, option) for option in ("seed", "val", "test", "resplit")}
-    limits = check(asked.limits, Limits, lambda setting: f"--{setting.replace('_', '-')}")
-    with using(limits), progress(f"preparing {asked.out}") as step:
+    with using(asked.limits), progress(f"preparing {asked.out}") as step:
         manifest = write(name, getattr(asked, "path", None), asked.out, asked.source, **split, progress=step)
     _print(asked.out, manifest, asked.json)
 
@@ -58,25 +61,25 @@ def prepare(argv: list[str]) -> None:
 @dataclass(frozen=True)
 class _Path:
     path: Positional[Path]
-    """The file or folder to read."""
+    """the file or folder to read"""
 
 
 @dataclass(frozen=True)
-class Prepare:
+class Prepare(schema.Settings):
     """Bring a data set into a prepared store: berdiff data prepare SOURCE PATH OUT."""
 
     out: Annotated[Positional[str], arg(metavar="OUT")]
-    """The store to write, a folder or an address such as s3://bucket/store; it must not exist yet."""
-    seed: int = 0
-    """Of the split by patient."""
+    """the store to write, a folder or an address such as s3://bucket/store; it must not exist yet"""
+    seed: schema.Natural = 0
+    """seed of the split by patient"""
     val: float = 0.1
-    """Fraction of the patients for validation, where the source has no split of its own."""
+    """fraction of the patients for validation, where the source has no split of its own"""
     test: float = 0.2
-    """Fraction of the patients for test, where the source has no split of its own."""
+    """fraction of the patients for test, where the source has no split of its own"""
     resplit: bool = False
-    """Split by patient even where the source has a split of its own."""
+    """split by patient even where the source has a split of its own"""
     limits: OmitArgPrefixes[Limits] = dataclasses.field(default_factory=Limits)
-    json: Json = False
+    json: bool = False  # print the result as JSON
 
 
 def _arguments(source: ModuleType) -> Any:
@@ -88,55 +91,71 @@ def _arguments(source: ModuleType) -> Any:
     )
 
 
-def verify(store: Annotated[Positional[str], arg(metavar="STORE", help=ADDRESS + ".")], json: Json = False) -> None:
+@dataclass(frozen=True)
+class Verify:
     """Check a store: every byte, count and value, and that no patient is in two splits."""
-    from berdiff.data.verify import verify as find_faults
 
-    with progress(f"verifying {store}") as step:
-        faults = find_faults(store, step)
-    if not json:
-        print("".join(f"{fault}\n" for fault in faults[1:]), end="", file=sys.stderr)
-    found = f"{len(faults)} faults" if faults else "whole"
-    print(dumps({"store": store, "faults": faults}) if json else f"{store}: {found}")
-    if faults:
-        raise InputError(faults[0])
+    store: Annotated[Positional[str], arg(metavar="STORE", help=ADDRESS)]
+    json: bool = False  # print the result as JSON
+
+    def run(self) -> None:
+        from berdiff.data.verify import verify
+
+        with progress(f"verifying {self.store}") as step:
+            faults = verify(self.store, step)
+        if self.json:
+            print_json({"store": self.store, "faults": faults})
+        else:
+            print("".join(f"{fault}\n" for fault in faults[1:]), end="", file=sys.stderr)
+            print(f"{self.store}: {f'{len(faults)} faults' if faults else 'whole'}")
+        if faults:
+            raise InputError(faults[0])
 
 
-def info(store: Address = None, json: Json = False) -> None:
+@dataclass(frozen=True)
+class Info:
     """Print what a store holds."""
-    opened = open_data(store)
-    _print(opened.address, opened.manifest, json)
+
+    store: StoreOrNone = None
+    json: bool = False  # print the result as JSON
+
+    def run(self) -> None:
+        opened = open_data(self.store)
+        _print(opened.address, opened.manifest, self.json)
 
 
-def show(
-    store: Address = None,
-    out: Annotated[Path, arg(help="The picture to write (PNG).")] = Path("contact-sheet.png"),
-    split: Annotated[str, arg(help="train, val, test or all.")] = "all",
-    count: Annotated[int, arg(help="How many cases.")] = 8,
-    seed: Annotated[int, arg(help="Of the choice of cases.")] = 0,
-    json: Json = False,
-) -> None:
+@dataclass(frozen=True)
+class Show:
     """Write a contact sheet: image, each rater, and their agreement."""
-    from berdiff.data.subset import choose_cases
-    from berdiff.output.contact_sheet import contact_sheet
 
-    opened = open_data(store)
-    chosen = choose_cases(opened, split, count, seed, spread=True, option="--count")
-    contact_sheet(opened, chosen, out)
-    cases = [str(name) for name in opened.cases.case[chosen]]
-    print(dumps({"figure": str(out), "cases": cases}) if json else out)
+    store: StoreOrNone = None
+    out: Path = Path("contact-sheet.png")  # the picture to write (PNG)
+    split: str = "all"  # train, val, test or all
+    count: int = 8  # number of cases
+    seed: int = 0  # seed of the choice of cases
+    json: bool = False  # print the result as JSON
+
+    def run(self) -> None:
+        from berdiff.data.subset import choose_cases
+        from berdiff.output.contact_sheet import contact_sheet
+
+        opened = open_data(self.store)
+        chosen = choose_cases(opened, self.split, self.count, self.seed, spread=True, option="--count")
+        contact_sheet(opened, chosen, self.out)
+        if self.json:
+            return print_json({"figure": self.out, "cases": [str(name) for name in opened.cases.case[chosen]]})
+        print(self.out)
 
 
 def _print(address: str, manifest: Any, json: bool) -> None:
     """The manifest without the checksums, which are for `verify`."""
     from berdiff.data.kinds import RULES
-    from berdiff.schema import plain
     from berdiff.text_tables import show_pairs
 
-    values = {key: value for key, value in plain(manifest).items() if key != "files"}
+    values = {key: value for key, value in schema.plain(manifest).items() if key != "files"}
     values = {"store": address, **values.pop("input_spec"), **values}
     if json:
-        return print(dumps(values))
+        return print_json(values)
     kind = f" ({manifest.input_spec.kind}: {RULES[manifest.input_spec.kind]})" if len(values["targets"]) > 1 else ""
     by_patient = "by patient, seed {seed}, val {val}, test {test}"
     lines = {

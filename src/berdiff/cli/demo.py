@@ -1,12 +1,12 @@
 """berdiff demo: held-out cases with the bundled weights, as one page to look at."""
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import tyro
-from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes
+from tyro.conf import OmitArgPrefixes
 
+from berdiff import schema
+from berdiff.cli.arguments import parse, print_json
 from berdiff.display import note, progress
 from berdiff.inference.settings import SegmentSettings
 from berdiff.memory import keep_freed_memory
@@ -25,20 +25,19 @@ your own data:
 
 
 @dataclass(frozen=True)
-class Demo:
+class Demo(schema.Settings):
     """Segment held-out cases of the embedded data, score them beside the limit, and write a page to look at."""
 
     out: Path = Path("out/demo")  # folder for report.html
     model: str = "lidc-readers"  # name of bundled weights, model folder or folder of a run
-    cases: int = 6  # number of cases, each of another patient and marked by two readers or more
-    samples: int = 16  # masks sampled per case
-    seed: int = 0  # seed of the choice and of the samples
+    cases: schema.Count = 6  # number of cases, each of another patient and marked by two readers or more
+    samples: schema.Count = 16  # masks sampled per case
+    seed: schema.Natural = 0  # seed of the choice and of the samples
     sampler: OmitArgPrefixes[SamplerOptions] = field(default_factory=SamplerOptions)
     device: str = "auto"  # auto, cpu, cuda, cuda:1, mps, ...
     json: bool = False  # print the scores as JSON
 
     def run(self) -> None:
-        from berdiff import schema
         from berdiff.data.held_out import open_held_out
         from berdiff.inference.model import load
         from berdiff.output.demo import run_demo
@@ -53,12 +52,11 @@ class Demo:
         with progress("segmenting") as update:
             done = run_demo(model, store, self.out, self.cases, settings, update)
         if self.json:
-            print(json.dumps(schema.plain(done), indent=2))
-            return
+            return print_json(done)
         show([(list(done.table.header), [list(row) for row in done.table.rows])])
         print(f"report: {done.report}\n        {done.report.resolve().as_uri()}\n\n{NEXT}", end="")
         print(FOR_RESEARCH)
 
 
 def command(argv: list[str]) -> None:
-    tyro.cli(Demo, args=argv, prog="berdiff demo", config=(FlagCreatePairsOff,)).run()
+    parse(Demo, argv, "demo").run()

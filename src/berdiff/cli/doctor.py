@@ -2,27 +2,23 @@
 
 import os
 import platform
+import re
 import shutil
 import sys
 from dataclasses import dataclass
 from importlib import metadata
-from json import dumps
 from pathlib import Path
 from typing import Any
 
-import tyro
-from tyro.conf import FlagCreatePairsOff
+from berdiff.cli.arguments import parse, print_json
 
-CORE = ("torch", "monai", "lightning-fabric", "numpy", "scipy", "pillow", "tifffile", "h5py", "nibabel")
-CORE += ("pydicom", "highdicom", "zarr", "numcodecs", "fsspec", "pylidc", "safetensors", "tyro", "pydantic", "jinja2")
-CORE += ("rich", "matplotlib", "tensorboard", "einops", "google-crc32c")
-# extra -> (what needs it, its packages)
+# extra -> what needs it; its packages are those of pyproject.toml
 EXTRAS = {
-    "viewer": ("berdiff view", ("fastapi", "uvicorn", "python-multipart")),
-    "onnx": ("berdiff export --format onnx", ("onnx", "onnxscript", "onnxruntime")),
-    "s3": ("s3:// addresses of data and results", ("s3fs",)),
-    "ray": ("berdiff segment --engine ray", ("ray",)),
-    "hub": ("hf:// addresses of models, berdiff push", ("huggingface_hub",)),
+    "viewer": "berdiff view",
+    "onnx": "berdiff export --format onnx",
+    "s3": "s3:// addresses of data and results",
+    "ray": "berdiff segment --engine ray",
+    "hub": "hf:// addresses of models, berdiff push",
 }
 # program -> what needs it; nothing else does
 PROGRAMS = {
@@ -30,6 +26,7 @@ PROGRAMS = {
     "git": "the commit in a run's environment.json",
     "chromium": "tests of the viewer; any browser shows its pages",
 }
+PLUG_INS = ("berdiff.methods", "berdiff.networks", "berdiff.sources")
 CPU_INFO = Path("/proc/cpuinfo")
 BF16 = ("avx512_bf16", "amx_bf16", "bf16")  # flags of the processor that compute in bf16
 
@@ -43,7 +40,7 @@ class Doctor:
     def run(self) -> None:
         found = examine()
         if self.json:
-            return print(dumps(found, indent=2))
+            return print_json(found)
         from berdiff.text_tables import show_pairs
 
         show_pairs(_pairs(found))
@@ -55,27 +52,29 @@ def examine() -> dict[str, Any]:
     from berdiff.methods.folder import bundled
     from berdiff.plugins import entry_points
 
-    versions = {name: _version(name) for name in CORE}
-    extras = {}
-    for extra, (purpose, names) in EXTRAS.items():
-        having = {name: _version(name) for name in names}
-        absent = [name for name, version in having.items() if version is None]
-        extras[extra] = {"for": purpose, "versions": having, "missing": absent}
-    groups = ("berdiff.methods", "berdiff.networks", "berdiff.sources")
+    packages = _packages("")
+    extras = {extra: {"for": purpose, "versions": _packages(extra)} for extra, purpose in EXTRAS.items()}
     return {
         "berdiff": __version__,
         "installed_in": str(Path(__file__).parents[1]),
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "packages": versions,
-        "missing": [name for name, version in versions.items() if version is None],
-        "extras": extras,
+        "packages": packages,
+        "missing": _missing(packages),
+        "extras": {extra: {**of, "missing": _missing(of["versions"])} for extra, of in extras.items()},
         "programs": {name: {"for": purpose, "path": shutil.which(name)} for name, purpose in PROGRAMS.items()},
-        "plug_ins": [f"{point.name} = {point.value}" for group in groups for point in entry_points(group=group)],
+        "plug_ins": [f"{point.name} = {point.value}" for group in PLUG_INS for point in entry_points(group=group)],
         "machine": _machine(),
         "folders": _folders(),
         "bundled_weights": bundled(),
     }
+
+
+def _packages(extra: str) -> dict[str, str | None]:
+    """The packages that an extra needs, or berdiff itself, and the version that is installed of each."""
+    marks = {line: re.search(r"extra == \"(\w+)\"", line) for line in metadata.requires("berdiff") or []}
+    wanted = [line for line, mark in marks.items() if (mark[1] if mark else "") == extra]
+    return {name: _version(name) for name in (re.split(r"[^\w.-]", line)[0] for line in wanted)}
 
 
 def _version(name: str) -> str | None:
@@ -85,22 +84,22 @@ def _version(name: str) -> str | None:
         return None
 
 
+def _missing(versions: dict[str, str | None]) -> list[str]:
+    return [name for name, version in versions.items() if version is None]
+
+
 def _machine() -> dict[str, Any]:
     import torch
 
-    from berdiff.device import bf16_ends_by
+    from berdiff.device import bf16_ends_by, choose_device
 
     stated = CPU_INFO.read_text().splitlines() if CPU_INFO.is_file() else []
     lines = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in stated)}
     flags = {*lines.get("flags", lines.get("Features", "")).split()}
-    cuda = [
-        {"name": of.name, "memory": of.total_memory, "bf16": of.major >= 8}
-        for of in (torch.cuda.get_device_properties(i) for i in range(torch.cuda.device_count()))
-    ]
-    pages = ("SC_PAGE_SIZE", "SC_PHYS_PAGES")
+    properties = [torch.cuda.get_device_properties(i) for i in range(torch.cuda.device_count())]
     return {
-        "device": "cuda" if cuda else "mps" if torch.backends.mps.is_available() else "cpu",
-        "cuda": cuda,
+        "device": choose_device(),
+        "cuda": [{"name": of.name, "memory": of.total_memory, "bf16": of.major >= 8} for of in properties],
         "mps": torch.backends.mps.is_available(),
         "cpu": lines.get("model name", platform.processor() or platform.machine()),
         "cpus": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
@@ -109,7 +108,7 @@ def _machine() -> dict[str, Any]:
         "bf16": sorted(flags & {*BF16}),
         # tried only where it may be announced and missing: it takes another second or two
         "bf16_ends_by": bf16_ends_by() if "amx_bf16" in flags else "",
-        "memory": os.sysconf(pages[0]) * os.sysconf(pages[1]),
+        "memory": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
     }
 
 
@@ -168,4 +167,4 @@ def _bytes(count: int) -> str:
 
 
 def command(argv: list[str]) -> None:
-    tyro.cli(Doctor, args=argv, prog="berdiff doctor", config=(FlagCreatePairsOff,)).run()
+    parse(Doctor, argv, "doctor").run()

@@ -1,13 +1,14 @@
 """berdiff evaluate MODEL: GED, HM-IoU, Dice and calibration of a model on a split, with reference points."""
 
-import json
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import tyro
-from tyro.conf import OmitArgPrefixes, Positional
+from tyro.conf import OmitArgPrefixes
 
+from berdiff import schema
+from berdiff.cli.arguments import Model as ModelAddress
+from berdiff.cli.arguments import parse, print_json
 from berdiff.cli.opening import open_data
 from berdiff.display import note, progress
 from berdiff.evaluation.settings import EvaluationSettings
@@ -22,11 +23,10 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelOnStore:
+class ModelOnStore(schema.Settings):
     """The options of every command that runs a model on a split of a store."""
 
-    model: Annotated[Positional[str], tyro.conf.arg(metavar="MODEL")]
-    """folder of a run of `berdiff train`, model folder, or name of bundled weights"""
+    model: ModelAddress
     out: Path  # folder for the results
     data: str | None = None  # prepared store; default: what the model's run was trained on, else the embedded one
     settings: OmitArgPrefixes[EvaluationSettings] = field(default_factory=EvaluationSettings)
@@ -54,7 +54,7 @@ class Evaluate(ModelOnStore):
 
 
 def command(argv: list[str]) -> None:
-    options = tyro.cli(Evaluate, args=argv, prog="berdiff evaluate", config=(tyro.conf.FlagCreatePairsOff,))
+    options = parse(Evaluate, argv, "evaluate")
 
     from berdiff.evaluation.evaluate import evaluate
     from berdiff.evaluation.report import captions, tables_of
@@ -65,6 +65,5 @@ def command(argv: list[str]) -> None:
     with progress(f"evaluating {model.name}") as update:
         result = evaluate(model, store, options.out, settings, update)
     if options.json:
-        print(json.dumps(result, indent=2))
-    else:
-        show(tables_of(result), [*captions(result), f"written to {options.out}: metrics.json, per_case.csv, table.md"])
+        return print_json(result)
+    show(tables_of(result), [*captions(result), f"written to {options.out}: metrics.json, per_case.csv, table.md"])

@@ -1,13 +1,13 @@
 """berdiff export MODEL --out DIR"""
 
 from dataclasses import dataclass
-from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import tyro
-from tyro.conf import FlagCreatePairsOff, Positional, arg
+from tyro.conf import arg
 
+from berdiff.cli.arguments import Model as ModelAddress
+from berdiff.cli.arguments import parse, print_json
 from berdiff.display import note, progress
 from berdiff.errors import InputError
 from berdiff.memory import keep_freed_memory
@@ -25,13 +25,12 @@ class Export:
     bundle: a MONAI bundle that `monai.bundle` runs where berdiff is installed, with the masks of `berdiff segment`.
     """
 
-    model: Annotated[Positional[str], arg(metavar="MODEL")]  # model folder, folder of a run, or name of bundled weights
+    model: ModelAddress
     out: Path  # new folder for the files
     format: Literal["onnx", "bundle"] = "onnx"  # onnx, or a MONAI bundle
     size: Annotated[tuple[int, int] | None, arg(metavar="H W")] = None
     """with onnx: height and width of the images, fixed in the graphs; default: what the model was trained at"""
     device: str = "auto"  # device that traces the graphs: auto, cpu, cuda, cuda:1, mps, ...
-
     json: bool = False  # print the result as JSON
 
     def run(self) -> None:
@@ -42,7 +41,7 @@ class Export:
         note(f"device: {model.device}")
         summary, line = self._bundle(model) if self.format == "bundle" else self._onnx(model)
         if self.json:
-            return print(dumps({"out": str(self.out), "format": self.format, **summary}))
+            return print_json({"out": self.out, "format": self.format, **summary})
         print(line)
         print(f"written to {self.out}: {', '.join(summary['files'])}")
 
@@ -68,4 +67,4 @@ class Export:
 
 
 def command(argv: list[str]) -> None:
-    tyro.cli(Export, args=argv, prog="berdiff export", config=(FlagCreatePairsOff,)).run()
+    parse(Export, argv, "export").run()

@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Callable
 from importlib import import_module
+from typing import Any
 
 from berdiff import __version__, display
 
@@ -61,12 +62,16 @@ def main(argv: list[str] | None = None) -> int:
     from berdiff.boundary import run, show_any_name
 
     show_any_name()
+    code: Any = 1
     try:
-        return run(name, lambda: _command(name)(rest))
+        code = run(name, lambda: _command(name)(rest))
     except SystemExit as leaving:  # as help does
-        if leaving.code in (None, 0) and {"-h", "--help"} & {*rest}:
-            print(QUIET)
+        code = leaving.code or 0
         raise
+    finally:
+        if code == 0 and {"-h", "--help"} & {*rest}:
+            print(QUIET)
+    return code
 
 
 def _command(name: str) -> Callable[[list[str]], None]:

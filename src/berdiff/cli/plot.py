@@ -1,30 +1,35 @@
 """`berdiff plot RUN ... --out curves.png`: GED, HM-IoU and loss over the iterations of several runs."""
 
-import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import tyro
+from tyro.conf import Positional, arg
+
+from berdiff.cli.arguments import parse, print_json
 
 
-def plot(
-    runs: Annotated[list[Path], tyro.conf.Positional],
-    out: Path = Path("curves.png"),
-    as_json: Annotated[bool, tyro.conf.arg(name="json")] = False,
-) -> None:
-    """Plot learning curves, one line per run.
+@dataclass(frozen=True)
+class Plot:
+    """Plot learning curves, one line per run: of the runs of `berdiff table kernel`, the paper's figure A1."""
 
-    Args:
-        runs: run folders
-        out: the figure to write: .png, .pdf or .svg
-        as_json: print what was written as JSON
-    """
-    from berdiff.training.learning_curves import plot_curves
-    from berdiff.training.run_folder import read_run
+    runs: Annotated[Positional[tuple[Path, ...]], arg(metavar="RUN ...")]  # run folders, or folders of them
+    out: Path = Path("curves.png")  # the figure to write: .png, .pdf or .svg
+    csv: Path | None = None  # a table of all validations to write beside it
+    json: bool = False  # print what was written as JSON
 
-    plot_curves([read_run(run) for run in runs], out)
-    print(json.dumps({"figure": str(out), "runs": [str(run) for run in runs]}) if as_json else out)
+    def run(self) -> None:
+        from berdiff.training.learning_curves import plot_curves, write_validations
+        from berdiff.training.run_folder import find_runs, read_run
+
+        runs = [run for folder in self.runs for run in find_runs(folder) or [read_run(folder)]]
+        plot_curves(runs, self.out)
+        if self.csv is not None:
+            write_validations(runs, self.csv)
+        if self.json:
+            return print_json({"figure": self.out, "csv": self.csv, "runs": [run.path for run in runs]})
+        print(self.out)
 
 
 def command(argv: list[str]) -> None:
-    tyro.cli(plot, args=argv, prog="berdiff plot")
+    parse(Plot, argv, "plot").run()

@@ -2,12 +2,11 @@
 
 import re
 from dataclasses import dataclass
-from json import dumps
 from typing import Annotated
 
-import tyro
-from tyro.conf import FlagCreatePairsOff, Positional, arg
+from tyro.conf import Positional, arg
 
+from berdiff.cli.arguments import Model, parse, print_json
 from berdiff.display import note
 from berdiff.errors import InputError
 
@@ -19,7 +18,7 @@ class Push:
     Needs `pip install "berdiff[hub]"` and a token that may write (HF_TOKEN). Others load it by its address.
     """
 
-    model: Annotated[Positional[str], arg(metavar="MODEL")]  # model folder, folder of a run, or name of bundled weights
+    model: Model
     address: Annotated[Positional[str], arg(metavar="hf://OWNER/NAME")]  # repository, which is made where there is none
     private: bool = False  # make a new repository private
     revision: str | None = None  # branch to write to, made where there is none; default: main
@@ -46,10 +45,9 @@ class Push:
         note(f"uploading {path} to {address} ...")
         pinned = hub.push(path, str(address), card, self.private, self.message)
         if self.json:
-            print(dumps({"address": pinned, "weights_sha256": digest}))
-        else:
-            print(f'published as {pinned}\nload it by: berdiff.load("{pinned}")')
+            return print_json({"address": pinned, "weights_sha256": digest})
+        print(f'published as {pinned}\nload it by: berdiff.load("{pinned}")')
 
 
 def command(argv: list[str]) -> None:
-    tyro.cli(Push, args=argv, prog="berdiff push", config=(FlagCreatePairsOff,)).run()
+    parse(Push, argv, "push").run()

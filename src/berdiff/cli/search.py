@@ -1,15 +1,15 @@
 """berdiff search MODEL: which sampler suits a trained model."""
 
-import json
 from dataclasses import dataclass, field
 
-import tyro
 from tyro.conf import OmitArgPrefixes
 
+from berdiff.cli.arguments import parse, print_json
 from berdiff.cli.evaluate import ModelOnStore
 from berdiff.display import note, progress
 from berdiff.errors import InputError
 from berdiff.evaluation.settings import EvaluationSettings
+from berdiff.schema import Count
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,14 +22,13 @@ class Search(ModelOnStore):
     settings: OmitArgPrefixes[EvaluationSettings] = field(
         default_factory=lambda: EvaluationSettings(split="val", limit=128)
     )
-    counts: tuple[int, ...] = (3, 5, 10)  # numbers of steps, searched one by one
-    keep: int | None = None  # make the best sampler with this number of steps the model's own
+    counts: tuple[Count, ...] = (3, 5, 10)  # numbers of steps, searched one by one
+    keep: Count | None = None  # make the best sampler with this number of steps the model's own
 
 
 def command(argv: list[str]) -> None:
-    options = tyro.cli(Search, args=argv, prog="berdiff search", config=(tyro.conf.FlagCreatePairsOff,))
+    options = parse(Search, argv, "search")
 
-    from berdiff import schema
     from berdiff.evaluation.search import search
     from berdiff.methods import folder
     from berdiff.text_tables import show_markdown
@@ -43,7 +42,7 @@ def command(argv: list[str]) -> None:
     with progress(f"searching for a sampler of {model.name}") as update:
         found = search(model, store, options.out, options.settings, counts, note, update)
     if options.json:
-        print(json.dumps(schema.plain(found), indent=2))
+        print_json(found)
     else:
         show_markdown((options.out / "search.md").read_text(encoding="utf-8"))
     if keep is not None:

@@ -3,13 +3,12 @@
 import sys
 from dataclasses import dataclass, field
 from functools import partial
-from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import tyro
-from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
+from tyro.conf import OmitArgPrefixes, Positional, arg
 
+from berdiff.cli.arguments import Model, parse, print_json
 from berdiff.data.limits import Limits, using
 from berdiff.display import note, progress
 from berdiff.errors import InputError
@@ -34,8 +33,8 @@ class Segment:
     exit code is then 2.
     """
 
-    model: Annotated[Positional[str], arg(metavar="MODEL")]  # model folder, folder of a run, or name of bundled weights
-    inputs: Annotated[Positional[tuple[str, ...]], arg(metavar="INPUT")]
+    model: Model
+    inputs: Annotated[Positional[tuple[str, ...]], arg(metavar="INPUT ...")]
     """PNG, JPG, TIFF, NIfTI, DICOM or .npy files, folders of them, globs, or a prepared store"""
     output: OmitArgPrefixes[OutputSettings]
     settings: Annotated[SegmentSettings, arg(name="")] = field(default_factory=SegmentSettings)
@@ -104,7 +103,7 @@ class Segment:
                 )
                 outcome = segment(job, task, inputs, self.engine, self.workers)
         if self.json:
-            print(dumps({"out": str(self.output.out), **vars(outcome)}, indent=2))
+            print_json({"out": str(self.output.out), **vars(outcome)})
         else:
             cohort = Path(self.output.out) / "cohort.html"
             _print(outcome, f"results in {self.output.out}" + (f", all in {cohort}" if cohort.is_file() else ""))
@@ -167,4 +166,4 @@ def _short(number: float) -> str:
 
 
 def command(argv: list[str]) -> None:
-    tyro.cli(Segment, args=argv, prog="berdiff segment", config=(FlagCreatePairsOff,)).run()
+    parse(Segment, argv, "segment").run()

@@ -1,7 +1,6 @@
 """`berdiff train RECIPE --data STORE --out RUN`: begin a run, or resume it."""
 
 import argparse
-import json
 import os
 import re
 import signal
@@ -11,24 +10,25 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Generic
 
-import tyro
+from tyro.conf import FlagCreatePairsOff, arg
 
-from berdiff import schema
-from berdiff.display import is_quiet, note
+from berdiff.cli.arguments import parse as parse_arguments
+from berdiff.cli.arguments import print_json
+from berdiff.display import is_quiet
 from berdiff.errors import InputError
-from berdiff.methods.config import METHODS, M, adopt, dropped, method_class
-from berdiff.recipes import FIRST_STAGES, MAIN, RECIPES, compared, first_stage, ours
+from berdiff.methods.config import METHODS, M
+from berdiff.recipes import FIRST_STAGES, MAIN, RECIPES, compared, configuration, first_stage, ours
 from berdiff.recipes.recipe import Recipe
 from berdiff.training.config import TrainConfig, as_plain, check
 
 
 @dataclass(frozen=True)
 class Train(Generic[M]):
-    config: Annotated[TrainConfig[M], tyro.conf.arg(name="")]
+    config: Annotated[TrainConfig[M], arg(name="")]
     out: Path | None = None  # run folder; where it holds a run with the same configuration, that run is resumed
-    dry_run: tyro.conf.FlagCreatePairsOff[bool] = False
+    dry_run: FlagCreatePairsOff[bool] = False
     """print what the training would need (parameters, memory, time) and whether it fits this machine; train nothing"""
-    json: tyro.conf.FlagCreatePairsOff[bool] = False
+    json: FlagCreatePairsOff[bool] = False
     """print JSON at the end: the run as `berdiff runs` lists it, or with --dry-run the estimate and all settings"""
 
 
@@ -73,26 +73,17 @@ def all_recipes() -> str:
 def parse(argv: list[str]) -> Train[Any]:
     """The flags of the recipe's method, or of the one that --model.method names: each has its own."""
     name, *rest = argv
-    if name not in RECIPES:
-        raise InputError(f"RECIPE: expected one of {', '.join(RECIPES)}, found {name!r}")
     # a setting that a flag names is not planned, whatever its value
     given = {word[2:].partition("=")[0].replace("-", "_") for word in rest if word.startswith("--")}
     first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     first.add_argument("--model.method", dest="method")
     asked, rest = first.parse_known_args(rest)
-    config: TrainConfig[Any] = RECIPES[name].config
+    config = configuration(name, asked.method, ("RECIPE", "--model.method"))
     config = replace(config, left_open=tuple(setting for setting in config.left_open if setting not in given))
-    if asked.method is not None:
-        if asked.method not in METHODS.names():
-            raise InputError(f"--model.method: expected one of {', '.join(METHODS.names())}, found {asked.method!r}")
-        model = adopt(method_class(asked.method), config.model)
-        if names := dropped(model, config.model):
-            note(f"{asked.method} does not take these settings of the recipe {name}: {', '.join(names)}")
-        config = replace(config, model=model)
     methods = f"Methods (--model.method NAME): {', '.join(METHODS.names())}"
     text = f"{RECIPES[name].about}\n\nAll recipes: `berdiff train --list`. {methods}"
     kind = Train[type(config.model)]
-    return tyro.cli(kind, args=rest, default=Train(config), prog=f"berdiff train {name}", description=text)
+    return parse_arguments(kind, rest, f"train {name}", pairs=True, default=Train(config), description=text)
 
 
 def command(argv: list[str]) -> None:
@@ -118,7 +109,7 @@ def command(argv: list[str]) -> None:
                 print(line, file=sys.stderr if asked.json else sys.stdout)
             found = estimate.estimate(config)
             if asked.json:
-                return print(schema.dump({"config": as_plain(config), "estimate": found}).rstrip())
+                return print_json({"config": as_plain(config), "estimate": found})
             return show_pairs([(name.replace("_", " "), str(value)) for name, value in found.items()])
         with redirect_stdout(sys.stderr) if asked.json else nullcontext():  # the JSON alone is the output
             if config.init is None and config.recipe in FIRST_STAGES:
@@ -130,7 +121,7 @@ def command(argv: list[str]) -> None:
     if asked.json and _is_first_process():
         from berdiff.training.run_folder import read_run, run_summary
 
-        print(json.dumps(run_summary(read_run(asked.out)), indent=2))
+        print_json(run_summary(read_run(asked.out)))
     leave_if_signalled(reason)
 
 

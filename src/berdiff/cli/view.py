@@ -5,15 +5,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
-import tyro
 from annotated_types import Ge, Le
-from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
+from tyro.conf import OmitArgPrefixes, Positional, arg
 
 from berdiff import schema
+from berdiff.cli.arguments import MODEL, parse
 from berdiff.data.limits import Limits as ImageLimits
 from berdiff.data.limits import using
 from berdiff.errors import InputError
-from berdiff.inference.settings import option
 from berdiff.memory import keep_freed_memory
 
 NEEDED = ("fastapi", "uvicorn", "python_multipart")
@@ -26,8 +25,9 @@ class View(schema.Settings):
     Needs `pip install "berdiff[viewer]"`. It listens on this machine alone unless --host says otherwise.
     """
 
-    model: Annotated[Positional[str], arg(metavar="MODEL")] = "lidc"
-    """name of bundled weights, model folder or folder of a run; the bundled ones can be chosen beside it"""
+    model: Annotated[
+        Positional[str], arg(metavar="MODEL", help=f"{MODEL}; the bundled ones can be chosen beside it")
+    ] = "lidc"
     paths: Annotated[Positional[tuple[str, ...]], arg(metavar="PATH")] = ()
     """images, folders, result folders of `berdiff segment`, prepared stores; default: cases of the embedded data"""
     models: Annotated[tuple[str, ...], arg(metavar="MODEL")] = ()  # further models to choose from
@@ -42,7 +42,9 @@ class View(schema.Settings):
     host_name: Annotated[tuple[str, ...], arg(metavar="NAME")] = ()
     """further names by which clients address the server, such as that of a proxy before it"""
     queue: Annotated[int, Ge(1), Le(1000)] = 8  # maximum queue length of segmentations
-    session_minutes: Annotated[float, Ge(1)] = 60  # uploads are removed when their client was silent for so long
+    session_minutes: Annotated[float, Ge(1), Le(1e6)] = (
+        60  # uploads are removed when their client was silent for so long
+    )
     no_browser: bool = False  # do not open the page in a browser
     device: str = "auto"  # auto, cpu, cuda, cuda:1, mps, ...
     json: bool = False  # print the addresses as one line of JSON
@@ -56,7 +58,6 @@ class View(schema.Settings):
         if missing := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
             install = 'pip install "berdiff[viewer]"'
             raise InputError(f"{missing[0]}: expected the packages of `{install}`, found it missing")
-        schema.check(self, View, option)
         import torch
 
         from berdiff_viewer.server.common import Limits
@@ -84,4 +85,4 @@ class View(schema.Settings):
 
 
 def command(argv: list[str]) -> None:
-    tyro.cli(View, args=argv, prog="berdiff view", config=(FlagCreatePairsOff,)).run()
+    parse(View, argv, "view").run()

@@ -21,7 +21,7 @@ MAX_TEXT = 256 * 2**20  # bytes of a text file, such as a table of cases
 
 @dataclass(frozen=True)
 class Limits(Settings):
-    """Of one image or volume."""
+    """Size limits of one image or volume."""
 
     max_pixels: Annotated[int, Ge(1), Le(2**48), arg(metavar="N")] = 2**29
     """largest image or volume to read, in pixels (or voxels) of all its channels; larger ones are refused by their

@@ -21,8 +21,10 @@ class EvaluationSettings(FromPool, Settings):
     split: str = "test"  # train, val, test or all
     samples: Count = 16  # masks per image
     set: SetRule = "independent"
-    """the masks are independent samples; or chosen out of a pool of samples, spread evenly by area (systematic), or
-    jointly, so that they stand best for all (representative)"""
+    """how the masks are chosen:
+    - independent: random samples
+    - systematic: spread evenly by area over a pool of samples
+    - representative: chosen jointly to represent the pool"""
     pool: Count = 64
     """samples to choose a set from; GED, HM-IoU and D_max are of the set, all else of the whole pool"""
     sampler: Annotated[Sampler | None, tyro.conf.Suppress] = None  # None: the model's own

@@ -48,8 +48,10 @@ class SegmentSettings(FromPool, schema.Settings):
     seed: Annotated[int, Ge(0)] = 0
     """seed of the samples: a mask depends on it, the input's name, the slice and the sample's number alone"""
     set: SetRule = "independent"
-    """independent: random samples; systematic: spread evenly by area over a pool of samples; representative: chosen
-    jointly to represent the pool"""
+    """how the masks are chosen:
+    - independent: random samples
+    - systematic: spread evenly by area over a pool of samples
+    - representative: chosen jointly to represent the pool"""
     pool: Annotated[int, Ge(1)] = 64
     """samples in the pool of such a set; probabilities, maps and measurements are of all of them.
     Memory: a byte per sample, target and pixel, in a volume those of all its slices; time grows alike"""

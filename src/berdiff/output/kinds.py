@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     Kind = str
 else:
     Kind = tyro.extras.literal_type_from_choices(KINDS)
-_LIST = "; ".join(f"{kind}: {words}" for kind, words in KINDS.items())
-_HELP = f"what to write: {_LIST}. Default: by the kind of input"
+_LIST = "\n".join(f"- {kind}: {words}" for kind, words in KINDS.items())
+_HELP = f"what to write; default: by the kind of input\n{_LIST}"
 _OUT = tyro.constructors.PrimitiveConstructorSpec(  # not Path: it would take s3://bucket for s3:/bucket
     nargs=1,
     metavar="DIR",

@@ -64,7 +64,7 @@ class OptimConfig(schema.Settings):
     kind: Literal["adamw", "sgd"] = "adamw"  # optimiser
     lr: NotNegative = 5e-5  # learning rate
     weight_decay: NotNegative = 0.01  # weight decay of AdamW, or penalty of SGD
-    momentum: Annotated[float, Gt(0), Lt(1)] | None = None  # of SGD, which needs it
+    momentum: Annotated[float, Gt(0), Lt(1)] | None = None  # momentum of SGD, which needs it
     nesterov: bool = False  # with sgd: Nesterov's momentum
     warmup_steps: Natural = 0  # steps over which the learning rate rises from 0
     decay: Literal["constant", "cosine", "poly"] = "constant"
@@ -73,7 +73,7 @@ class OptimConfig(schema.Settings):
     """with cosine and poly: the step at which the learning rate has fallen to zero; None: the end of the run, by
     whichever of --max-steps, --max-minutes and --max-cpu-minutes comes first"""
     clip_norm: Annotated[float, Gt(0)] | None = None  # maximum norm of the gradient
-    ema_decay: Share = 0.9999  # of the moving average of the weights, which is the trained model
+    ema_decay: Share = 0.9999  # decay of the moving average of the weights, which is the trained model
     ema_warmup: bool = True  # start with a short average: the decay is at most (1 + updates) / (10 + updates)
 
     def check(self) -> None:
@@ -144,7 +144,7 @@ class TrainConfig(schema.Settings, Generic[Model]):
     recipe: Annotated[str, tyro.conf.Suppress] = "custom"
     left_open: Annotated[tuple[str, ...], tyro.conf.Suppress] = ()
     """settings that are planned from the store when a run begins (training/plan.py); none in a run's config.json"""
-    seed: Natural = 0  # of the weights, the order of the slices and every random draw
+    seed: Natural = 0  # seed of the weights, the order of the slices and every random draw
     init: str | None = None
     """begin from the weights of this run, model folder or bundled name, of the same architecture"""
     model: Model

@@ -1,10 +1,11 @@
 """The paper's performance-curve figure: validation GED and HM-IoU, and the loss, over iterations."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from berdiff.data.csv_table import csv_text
 from berdiff.data.describe import expect
-from berdiff.files import whole_file
+from berdiff.files import whole_file, write_text
 from berdiff.training.run_folder import StatsRow, TrainingRun
 
 if TYPE_CHECKING:
@@ -48,3 +49,13 @@ def plot_curves(runs: list[TrainingRun], out: Path) -> None:
     figure = curves(runs)
     with whole_file(out) as part:
         figure.savefig(part, format=out.suffix[1:], dpi=120)
+
+
+def write_validations(runs: list[TrainingRun], out: Path) -> None:
+    """The validations of all runs as a CSV file."""
+    rows: list[list[Any]] = [["run", "method", "seed", "samples", "step", "ged", "hm_iou"]]
+    for run in runs:
+        model, validation = run.config.get("model", {}), run.config.get("validation", {})
+        first = run.path.name, model.get("method"), run.config.get("seed"), validation.get("samples")
+        rows += [[*first, row["step"], row.get("ged"), row.get("hm_iou")] for row in run.of_kind("validation")]
+    write_text(out, csv_text(rows))
