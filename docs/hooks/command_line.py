@@ -72,8 +72,7 @@ def row(name: str, text: str) -> str:
     stated = DEFAULT.search(text)
     default = "" if stated is None else "required" if stated["required"] else stated["value"].strip()
     meaning = re.sub(r"`(.+?)`", r"<code>\1</code>", html.escape(text[: stated.start()] if stated else text))
-    shown = f"<code>{html.escape(default)}</code>" if default not in ("", "required", "None") else default
-    shown = "" if shown == "None" else shown
+    shown = default if default in ("", "required") else f"<code>{html.escape(default)}</code>"
     return f"<tr><td><code>{html.escape(name)}</code></td><td>{meaning}</td><td>{shown}</td></tr>"
 
 

@@ -25,7 +25,7 @@ from berdiff.remote import library_reason
 DEBUG = "BERDIFF_DEBUG"
 LOGS = 50  # of the newest are kept
 MAX_LETTERS = 2000  # of a sentence
-SAFE = "what was finished is whole, and the same command goes on from there"
+SAFE = "finished results are intact; rerun the command to resume"
 _EXPECTED = {
     errno.ENOSPC: ("room on the disk", f"none left; {SAFE}"),
     errno.EDQUOT: ("room within the disk quota", f"none left; {SAFE}"),

@@ -7,7 +7,7 @@ from json import dumps
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args
 
-from tyro import cli
+import tyro
 from tyro.conf import FlagCreatePairsOff, Positional, arg
 from tyro.constructors import (
     ConstructorRegistry,
@@ -31,7 +31,7 @@ _with_own_rules: list[Any] = []  # types that tyro's own rules describe at this 
 def parse(kind: Callable[..., T], argv: list[str], command: str, pairs: bool = False, **more: Any) -> T:
     """The options of `berdiff COMMAND`, checked where they are `Settings`. `pairs`: with --no-X beside each switch."""
     config = () if pairs else (FlagCreatePairsOff,)
-    found = cli(kind, args=argv, prog=f"berdiff {command}", config=config, registry=RULES, **more)
+    found = tyro.cli(kind, args=argv, prog=f"berdiff {command}", config=config, registry=RULES, **more)
     settings: Any = found
     if isinstance(settings, schema.Settings) and not pairs:
         schema.check(settings, type(settings), option)
