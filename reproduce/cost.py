@@ -15,13 +15,14 @@ from torch import Tensor
 from berdiff.data.case import Progress
 from berdiff.data.describe import expect
 from berdiff.evaluation.per_case import csv_text
-from berdiff.files import whole_file, write_text
+from berdiff.files import write_text
 from berdiff.inference.model import Model
 from berdiff.methods.deterministic import Deterministic
 from berdiff.methods.diffusion import DiffusionSegmenter
 from berdiff.methods.sampling import choose_sampler
 from berdiff.methods.unet import UNet
 from berdiff.networks.build import make_network
+from reproduce.picture import picture
 from reproduce.side_by_side import durations, see_every_mask
 
 SAMPLES, STEPS = 16, 10  # the paper's: held while the other one varies
@@ -112,25 +113,22 @@ def write_cost(cost: SamplingCost, out: Path) -> str:
 
 
 def _plot(cost: SamplingCost, path: Path) -> None:
-    from matplotlib.figure import Figure  # no window, no global state
-
-    figure, (H, W) = Figure(figsize=(10, 4), layout="constrained"), cost.model.size
-    left, right = figure.subplots(1, 2, sharey=True)
-    over_masks = {n: seconds for (n, k), seconds in sorted(cost.seconds.items()) if k == STEPS}
-    over_steps = {k: seconds for (n, k), seconds in sorted(cost.seconds.items()) if n == SAMPLES}
-    for axes, points in ((left, over_masks), (right, over_steps)):
-        at = list(points)
-        axes.loglog(at, list(points.values()), "o-", label=cost.model.name)
-        axes.set_xticks(at, map(str, at))
-        axes.set_xticks([], minor=True)
-        axes.yaxis.set_major_formatter("{x:g}")
-        axes.grid(alpha=0.3)
-        if cost.paper_pass is not None:
-            axes.axhline(cost.paper_pass, color="k", linestyle=":", label="one pass of the paper's 85.6 M network")
-        if cost.unet_pass is not None:
-            axes.axhline(cost.unet_pass, color="tab:green", linestyle="--", label="one pass of the plain U-net")
-    left.set(title=f"{STEPS} steps", xlabel="masks of one image", ylabel=f"seconds for one {H}x{W} image")
-    right.set(title=f"{SAMPLES} masks", xlabel="steps")
-    left.legend()
-    with whole_file(path) as part:
-        figure.savefig(part, format="png", dpi=110)
+    H, W = cost.model.size
+    with picture(path, 10, 4) as figure:
+        left, right = figure.subplots(1, 2, sharey=True)
+        over_masks = {n: seconds for (n, k), seconds in sorted(cost.seconds.items()) if k == STEPS}
+        over_steps = {k: seconds for (n, k), seconds in sorted(cost.seconds.items()) if n == SAMPLES}
+        for axes, points in ((left, over_masks), (right, over_steps)):
+            at = list(points)
+            axes.loglog(at, list(points.values()), "o-", label=cost.model.name)
+            axes.set_xticks(at, map(str, at))
+            axes.set_xticks([], minor=True)
+            axes.yaxis.set_major_formatter("{x:g}")
+            axes.grid(alpha=0.3)
+            if cost.paper_pass is not None:
+                axes.axhline(cost.paper_pass, color="k", linestyle=":", label="one pass of the paper's 85.6 M network")
+            if cost.unet_pass is not None:
+                axes.axhline(cost.unet_pass, color="tab:green", linestyle="--", label="one pass of the plain U-net")
+        left.set(title=f"{STEPS} steps", xlabel="masks of one image", ylabel=f"seconds for one {H}x{W} image")
+        right.set(title=f"{SAMPLES} masks", xlabel="steps")
+        left.legend()

@@ -29,9 +29,10 @@ from berdiff.evaluation.core import seen_by
 from berdiff.evaluation.evaluate import data_sha256
 from berdiff.evaluation.evaluation_folder import read_result
 from berdiff.evaluation.per_case import TIME, csv_text, direction, label
-from berdiff.files import whole_file, write_text
+from berdiff.files import write_text
 from berdiff.inference.model import Model
 from berdiff.inference.sets import choose_set, set_rng
+from reproduce.picture import picture
 from reproduce.point_labels import name_points
 from reproduce.side_by_side import rounds, see_every_mask
 from reproduce.tables.reuse import read_trained
@@ -213,40 +214,37 @@ def write_frontier(frontier: Frontier, out: Path) -> str:
 
 
 def _plot(frontier: Frontier, path: Path) -> None:
-    from matplotlib.figure import Figure  # no window, no global state
     from matplotlib.ticker import LogLocator, NullFormatter
 
-    figure = Figure(figsize=(8, 5.2), layout="constrained")
-    axes, best = figure.subplots(), frontier.best()
-    for point in frontier.points:
-        colour = "tab:blue" if point in best else "tab:gray"
-        axes.plot(point.seconds, point.value, "o", color=colour)
-        axes.plot([point.fastest, point.slowest], [point.value] * 2, color=colour, linewidth=1)
-        if point.interval is not None:
-            axes.plot([point.seconds] * 2, point.interval, color=colour, linewidth=1)
-    steps = [(point.seconds, point.value) for point in best]
-    axes.step(
-        *zip(*steps, strict=True), where="post", color="tab:blue", linestyle=":", label="none is cheaper and better"
-    )
-    axes.set(
-        xscale="log",
-        xlabel=f"seconds for {frontier.masks} masks of one image",
-        ylabel=f"{label(frontier.metric)} ({direction(frontier.metric)} is better)",
-    )
-    axes.margins(x=0.18)
-    low, high = axes.get_xlim()
-    if high > 10 * low:
-        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axes.xaxis.set_minor_formatter(NullFormatter())
-    else:  # a narrow range has no other ticks
-        axes.xaxis.set_minor_formatter("{x:g}")
-    axes.xaxis.set_major_formatter("{x:g}")
-    axes.grid(alpha=0.3)
-    axes.legend(fontsize=8)
-    bars = "Bars: 95 % interval over patients, and the spread of the seconds."
-    figure.supxlabel(fill(f"{frontier.data} {frontier.about()} {bars}", 130), fontsize=7, parse_math=False)
-    others = [point for point in frontier.points if point not in best]
-    named = [(best, "tab:blue"), (others, "dimgray")]
-    name_points(axes, [(p.seconds, p.value, p.name, colour) for points, colour in named for p in points])
-    with whole_file(path) as part:
-        figure.savefig(part, format="png", dpi=120)
+    with picture(path, 8, 5.2) as figure:
+        axes, best = figure.subplots(), frontier.best()
+        for point in frontier.points:
+            colour = "tab:blue" if point in best else "tab:gray"
+            axes.plot(point.seconds, point.value, "o", color=colour)
+            axes.plot([point.fastest, point.slowest], [point.value] * 2, color=colour, linewidth=1)
+            if point.interval is not None:
+                axes.plot([point.seconds] * 2, point.interval, color=colour, linewidth=1)
+        steps = [(point.seconds, point.value) for point in best]
+        axes.step(
+            *zip(*steps, strict=True), where="post", color="tab:blue", linestyle=":", label="none is cheaper and better"
+        )
+        axes.set(
+            xscale="log",
+            xlabel=f"seconds for {frontier.masks} masks of one image",
+            ylabel=f"{label(frontier.metric)} ({direction(frontier.metric)} is better)",
+        )
+        axes.margins(x=0.18)
+        low, high = axes.get_xlim()
+        if high > 10 * low:
+            axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axes.xaxis.set_minor_formatter(NullFormatter())
+        else:  # a narrow range has no other ticks
+            axes.xaxis.set_minor_formatter("{x:g}")
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.grid(alpha=0.3)
+        axes.legend(fontsize=8)
+        bars = "Bars: 95 % interval over patients, and the spread of the seconds."
+        figure.supxlabel(fill(f"{frontier.data} {frontier.about()} {bars}", 130), fontsize=7, parse_math=False)
+        others = [point for point in frontier.points if point not in best]
+        named = [(best, "tab:blue"), (others, "dimgray")]
+        name_points(axes, [(p.seconds, p.value, p.name, colour) for points, colour in named for p in points])

@@ -4,7 +4,8 @@ from pathlib import Path
 
 from berdiff import schema
 from berdiff.evaluation.layout import pipes
-from berdiff.files import whole_file, write_text
+from berdiff.files import write_text
+from reproduce.picture import picture
 from reproduce.toy import FUNCTIONS, ToyConfig, ToyCurve
 
 COLOURS = {"bernoulli": "tab:blue", "gaussian": "tab:orange"}
@@ -18,25 +19,25 @@ def noise_floor(config: ToyConfig, function: str) -> float:
 
 def plot_toy(config: ToyConfig, curves: list[ToyCurve], path: Path) -> None:
     """Two columns (functions); top: true and learnt probability, bottom: MSE over iterations, all seeds."""
-    from matplotlib.figure import Figure  # no window, no global state
-
     names, x = list(dict.fromkeys(curve.function for curve in curves)), config.grid
-    figure = Figure(figsize=(5 * len(names), 6.5), layout="constrained")
-    for (top, bottom), name in zip(figure.subplots(2, len(names), squeeze=False).T, names, strict=True):
-        top.set(title=f"{name}: p(y = 1 | x)", xlabel="x", ylim=(-0.05, 1.05))
-        bottom.set(title="MSE of the estimated probability", xlabel="training iterations", xscale="log", yscale="log")
-        for curve in (c for c in curves if c.function == name):
-            style = {"color": COLOURS[curve.kernel]}
-            top.plot(x, curve.probability[0], ".", markersize=2, alpha=0.6, label=f"{curve.kernel}, seed 0", **style)
-            bottom.plot(curve.iterations, curve.mse.mean(1), "o-", label=f"{curve.kernel}, mean", **style)
-            low, high = curve.mse.min(1).values, curve.mse.max(1).values
-            bottom.fill_between(curve.iterations, low, high, alpha=0.2, label="range over seeds", **style)
-        top.plot(x, FUNCTIONS[name](x), "k", linewidth=1, label="truth")
-        bottom.axhline(noise_floor(config, name), color="k", linestyle=":", label="perfect model")
-        top.legend(markerscale=4)
-        bottom.legend()
-    with whole_file(path) as part:
-        figure.savefig(part, format="png", dpi=110)
+    with picture(path, 5 * len(names), 6.5) as figure:
+        for (top, bottom), name in zip(figure.subplots(2, len(names), squeeze=False).T, names, strict=True):
+            top.set(title=f"{name}: p(y = 1 | x)", xlabel="x", ylim=(-0.05, 1.05))
+            bottom.set(
+                title="MSE of the estimated probability", xlabel="training iterations", xscale="log", yscale="log"
+            )
+            for curve in (c for c in curves if c.function == name):
+                style = {"color": COLOURS[curve.kernel]}
+                top.plot(
+                    x, curve.probability[0], ".", markersize=2, alpha=0.6, label=f"{curve.kernel}, seed 0", **style
+                )
+                bottom.plot(curve.iterations, curve.mse.mean(1), "o-", label=f"{curve.kernel}, mean", **style)
+                low, high = curve.mse.min(1).values, curve.mse.max(1).values
+                bottom.fill_between(curve.iterations, low, high, alpha=0.2, label="range over seeds", **style)
+            top.plot(x, FUNCTIONS[name](x), "k", linewidth=1, label="truth")
+            bottom.axhline(noise_floor(config, name), color="k", linestyle=":", label="perfect model")
+            top.legend(markerscale=4)
+            bottom.legend()
 
 
 def toy_table(config: ToyConfig, curves: list[ToyCurve]) -> str:

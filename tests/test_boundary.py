@@ -47,7 +47,7 @@ def said(monkeypatch, capsys, error: BaseException, *before: str, code: int = 2)
         (InputError("--x: expected 1, found 2"), "--x: expected 1, found 2"),
         (
             OSError(errno.ENOSPC, "full", "out/a"),
-            "out/a: expected room on the disk, found none left; what was finished",
+            "out/a: expected room on the disk, found none left; ",
         ),
         (OSError(errno.EDQUOT, "full", "out/a"), "out/a: expected room within the disk quota, found none left"),
         (OSError(errno.EROFS, "x", "out"), "out: expected a place that can be written, found a read-only file system"),

@@ -44,9 +44,7 @@ def test_errors_are_not_silenced(capsys):
 
 
 DATA = [["data", name] for name in ("verify", "info", "show")]
-FIGURES = [
-    ["figure", name] for name in ("toy", "cost", "process", "frontier", "examples-lidc", "examples-brats")
-]
+FIGURES = [["figure", name] for name in ("toy", "cost", "process", "frontier", "examples-lidc", "examples-brats")]
 OTHERS = [[name] for name in COMMANDS if name not in ("data", "figure", "train")]
 
 

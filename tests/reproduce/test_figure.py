@@ -59,6 +59,7 @@ def test_cost_writes_a_figure_and_a_table(models, tmp_path, capsys, monkeypatch)
     assert "the paper's network" not in text
 
 
+@pytest.mark.parametrize("figure", ["examples-lidc", "examples-brats"])
 def test_examples_of_several_models(models, tmp_path, figure, capsys):
     data, out = str(make_store(tmp_path, train=2, val=0)), tmp_path / "examples.png"
     options = ["--data", data, "--samples", "3", "--cases", "1", "--device", "cpu"]
