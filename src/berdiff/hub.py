@@ -98,7 +98,7 @@ def _package(text: str) -> Any:
         import huggingface_hub
     except ImportError as error:
         install = 'pip install "berdiff[hub]"'
-        raise InputError(f"{text}: expected the package of `{install}`, found it missing") from error
+        raise InputError(f"{text}: this needs `{install}`") from error
     from huggingface_hub.utils import disable_progress_bars, enable_progress_bars
 
     disable_progress_bars() if is_quiet() else enable_progress_bars()

@@ -57,7 +57,7 @@ class View(schema.Settings):
     def _run(self) -> None:
         if missing := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
             install = 'pip install "berdiff[viewer]"'
-            raise InputError(f"{missing[0]}: expected the packages of `{install}`, found it missing")
+            raise InputError(f"{missing[0]}: this needs `{install}`")
         import torch
 
         from berdiff_viewer.server.common import Limits

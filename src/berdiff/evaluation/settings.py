@@ -35,7 +35,7 @@ class EvaluationSettings(FromPool, Settings):
     by: Literal["slice", "volume"] = "slice"
     """what a case is: a slice, or a volume (such as a nodule) as a whole, all its slices in the store together"""
     coherence: Annotated[float | None, Ge(0), tyro.conf.arg(metavar="MM")] = None
-    """with --by volume: the length along z over which a sample is one opinion, as in a segmentation; a store does not
+    """with --by volume: correlation length along z in mm, as in a segmentation; a store does not
     know how far apart its slices are, so neighbours count as 1.25 mm"""
     least_slices: Count | None = None  # with --by volume: leave out volumes of fewer slices; default: none
     limit: Count | None = None

@@ -33,8 +33,10 @@ from fakes import make_store
 def test_without_the_extra_it_is_one_sentence(capsys, monkeypatch):
     monkeypatch.setattr(view, "NEEDED", ("a_package_of_nobody",))
     assert main(["view"]) == 2
-    sentence = 'a_package_of_nobody: expected the packages of `pip install "berdiff[viewer]"`, found it missing'
-    assert capsys.readouterr().err == f"berdiff view: {sentence}\n"
+    sentence = capsys.readouterr().err
+    assert sentence.startswith("berdiff view: a_package_of_nobody: ")
+    assert sentence.count("\n") == 1
+    assert "berdiff[viewer]" in sentence
 
 
 @pytest.mark.parametrize(
