@@ -150,7 +150,7 @@ def _configuration(recipe: str, method: str | None, devices: int, settings: Mapp
     from berdiff.recipes import configuration, nearest
     from berdiff.training.config import TrainConfig
 
-    config = configuration(recipe, method, ("recipe", "method"))
+    config = configuration(recipe, method)
     if devices == 1:  # threads: a recipe's are those of one process of several
         engine = replace(config.engine, devices="1", num_nodes=1, strategy="auto", threads=None)
     else:

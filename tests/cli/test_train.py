@@ -142,7 +142,7 @@ def test_another_method_with_a_recipe_has_its_own_flags() -> None:
     assert parse(["lidc-paper", "--model.method", "probunet"]).config.model.preset == "paper"
     with pytest.raises(SystemExit):  # what a method does not have is no flag of it
         parse(["lidc-cpu", "--model.method", "unet", "--model.T", "5"])
-    with pytest.raises(InputError, match=r"--model.method: expected one of berdiff, .*, found 'none'"):
+    with pytest.raises(InputError, match=r"method: expected one of berdiff, .*, found 'none'"):
         parse(["lidc-cpu", "--model.method", "none"])
 
 
@@ -223,7 +223,7 @@ def test_dry_run_of_a_batch_that_does_not_fit(store: Path, monkeypatch, capsys: 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["no-such-recipe"], "RECIPE: no recipe"),
+        (["no-such-recipe"], "recipe: no recipe"),
         (["demo"], "--out: expected the run folder to write, found none"),
         (["demo", "--out", "x", "--data", "nowhere"], "nowhere: expected a prepared store"),
         (["demo", "--out", "x", "--loop.batch-size", "0"], "--loop.batch-size: expected at least 1, found 0"),

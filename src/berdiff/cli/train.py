@@ -78,7 +78,7 @@ def parse(argv: list[str]) -> Train[Any]:
     first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     first.add_argument("--model.method", dest="method")
     asked, rest = first.parse_known_args(rest)
-    config = configuration(name, asked.method, ("RECIPE", "--model.method"))
+    config = configuration(name, asked.method)
     config = replace(config, left_open=tuple(setting for setting in config.left_open if setting not in given))
     methods = f"Methods (--model.method NAME): {', '.join(METHODS.names())}"
     text = f"{RECIPES[name].about}\n\nAll recipes: `berdiff train --list`. {methods}"

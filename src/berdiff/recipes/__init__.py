@@ -8,7 +8,7 @@ from typing import Any
 
 from berdiff.display import note
 from berdiff.errors import InputError
-from berdiff.methods.config import METHODS, adopt, dropped, method_class
+from berdiff.methods.config import adopt, dropped, method_class
 from berdiff.recipes import compared, ours
 from berdiff.recipes.recipe import Recipe
 from berdiff.training.config import TrainConfig, check
@@ -20,15 +20,13 @@ FIRST_STAGES: dict[str, Callable[[TrainConfig[Any]], TrainConfig[Any]]] = {"lidc
 """Recipes that train on from another: from the configuration asked for, what is trained first without --init."""
 
 
-def configuration(recipe: str, method: str | None, called: tuple[str, str]) -> TrainConfig[Any]:
-    """A recipe's, of another method where one is named; `called`: what an error calls the two."""
+def configuration(recipe: str, method: str | None = None) -> TrainConfig[Any]:
+    """A recipe's, of another method where one is named."""
     if recipe not in RECIPES:
-        raise InputError(f"{called[0]}: no recipe {recipe!r}; {nearest(recipe, RECIPES)}; all: `berdiff train --list`")
+        raise InputError(f"recipe: no recipe {recipe!r}; {nearest(recipe, RECIPES)}; all: `berdiff train --list`")
     config = RECIPES[recipe].config
     if method is None:
         return config
-    if method not in METHODS.names():
-        raise InputError(f"{called[1]}: expected one of {', '.join(METHODS.names())}, found {method!r}")
     model = adopt(method_class(method), config.model)
     if names := dropped(model, config.model):
         note(f"{method} does not take these settings of the recipe {recipe}: {', '.join(names)}")
