@@ -79,7 +79,8 @@ class Prepare(schema.Settings):
     resplit: bool = False
     """split by patient even where the source has a split of its own"""
     limits: OmitArgPrefixes[Limits] = dataclasses.field(default_factory=Limits)
-    json: bool = False  # print the result as JSON
+    json: bool = False
+    """print the result as JSON"""
 
 
 def _arguments(source: ModuleType) -> Any:
