@@ -33,9 +33,8 @@ class MakeTable(schema.Settings):
     scale: Literal["cpu", "paper", "recipes"] = "cpu"
     """cpu (centre 64x64, the small network, a fixed budget), paper (its networks and iterations, for a GPU), or, for
     lidc and brats, recipes: all compared methods, each by its own recipe for two cores, on the whole split"""
-    seeds: schema.Count | None = (
-        None  # trainings per row, with other initial weights and orders; default: 2 for kernel, else 1
-    )
+    seeds: schema.Count | None = None
+    """trainings per row, with other initial weights and orders; default: 2 for kernel, else 1"""
     minutes: float | None = None  # with cpu: minutes per training, 10 by default, at most 15
     steps: schema.Count | None = None  # with cpu: steps per training instead of minutes; exactly reproducible
     slices: schema.Count | None = None

@@ -42,9 +42,8 @@ class View(schema.Settings):
     host_name: Annotated[tuple[str, ...], arg(metavar="NAME")] = ()
     """further names by which clients address the server, such as that of a proxy before it"""
     queue: Annotated[int, Ge(1), Le(1000)] = 8  # maximum queue length of segmentations
-    session_minutes: Annotated[float, Ge(1), Le(1e6)] = (
-        60  # uploads are removed when their client was silent for so long
-    )
+    session_minutes: Annotated[float, Ge(1), Le(1e6)] = 60
+    """minutes without a request after which a client's uploads are removed"""
     no_browser: bool = False  # do not open the page in a browser
     device: str = "auto"  # auto, cpu, cuda, cuda:1, mps, ...
     json: bool = False  # print the addresses as one line of JSON
