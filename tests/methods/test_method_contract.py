@@ -28,9 +28,13 @@ from berdiff.methods.ssn import SSN
 from berdiff.methods.swinunetr import SwinUNETR
 from berdiff.methods.transunet import TransUNet
 from berdiff.methods.unet import UNet
+from berdiff.networks import mose, ssn
 from berdiff.recipes import RECIPES
 from berdiff.testing import ContractError, check_method
+from berdiff.testing.examples import awaken
 from berdiff.testing.methods import contract
+from berdiff.testing.methods import loss as loss_of
+from refusals import refused
 
 FEW, ODE = Sampler(steps=3), Sampler(steps=(50, 20, 5), sigma=0.0)
 # every setting that makes it CCDM, but for its 250 steps and for times spread over a batch, which mix images on purpose
@@ -73,6 +77,42 @@ def test_every_method_keeps_the_contract(name: str):
     config = CONFIGS[name]
     side = 64 if config.method == "swinunetr" else 16
     check_method(config, (side, side), random=getattr(config, "answer", "") != "mask")
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_raters_and_wrong_tensors(name: str):
+    """Ours say which masks they learn from, and name a tensor that does not fit."""
+    config = CONFIGS[name]
+    side = 64 if config.method == "swinunetr" else 16
+    model = fakes.real(config, fakes.make_spec((side, side), targets=("a", "b")))
+    every = config.method == "mose" or getattr(config, "masks_per_image", 1) > 1 or getattr(config, "hurdle", 0)
+    assert model.raters == ("all" if every else "one")
+    image, masks = torch.rand(2, 1, side, side), torch.zeros(2, 4, 2, side, side)
+    wrong = [masks[:, 0], masks[:1], masks[:, :0], masks[..., :4], masks[:, :, :1], masks + 255]
+    for bad_image, bad_masks in [(image[0, 0], masks), *((image, bad) for bad in wrong)]:
+        with refused("masks: " if bad_image is image else "image: ", error=ValueError):
+            model.loss(bad_image, bad_masks, fakes.generator())
+    for bad_image in (image.repeat(1, 2, 1, 1), image[..., : side - 1]):
+        with refused("image:", error=ValueError):
+            model.sample(bad_image, 1, fakes.generator())
+
+
+@pytest.mark.parametrize("networks", [ssn, mose], ids=["ssn", "mose"])
+def test_with_batch_norm_images_mix_in_training_and_never_after_it(networks, monkeypatch):
+    """SSN's and MoSE's own norm: in training a loss does depend on the batch, as their pages say; samples never do."""
+    monkeypatch.setitem(networks.PRESETS, "tiny", replace(networks.PRESETS["tiny"], norm="batch"))
+    apart: list[float] = []
+
+    def train(model):
+        """Five times, since averages begin as 0 and 1."""
+        awaken(model)
+        model.train()
+        for _ in range(5):
+            together, *alone = (loss_of(model, which)["loss"] for which in ([0, 1, 2], [0], [1], [2]))
+            apart.append(float(together - sum(alone) / 3))
+
+    check_method(CONFIGS["ssn" if networks is ssn else "mose"], awaken=train)
+    assert abs(apart[4]) > 1e-3
 
 
 # --- the contract can fail -------------------------------------------------------------------------------------------

@@ -109,13 +109,16 @@ def a_loss_is_the_mean_over_masks_or_their_weighted_sum(p: Process) -> None:
     expect("loss" in terms, f"no loss among {', '.join(terms)}")
     odd = [name for name, value in terms.items() if value.shape != () or not bool(value.isfinite())]
     expect(not odd, f"no finite numbers: {', '.join(odd)}")
-    even = p.terms(output, y0, t, torch.full((B, N), 1 / (B * N)))["loss"]
-    torch.testing.assert_close(even, terms["loss"], rtol=1e-4, atol=1e-5)
-    weight = torch.zeros(B, N)
-    weight[1, 0] = 2.0
-    p.terms(output, y0, t, weight)["loss"].backward()
-    assert output.grad is not None
-    taught = output.grad.abs().flatten(2).amax(2) > 0
+    weight = torch.tensor([[0.2, 0.0], [1.5, 0.0], [0.0, 0.7]])
+    even, weighted = (p.terms(output, y0, t, of) for of in (torch.full((B, N), 1 / (B * N)), weight))
+    parts = output, y0, *p.noisy(y0, t), t
+    of_each = {(b, i): p.kernel.loss(*(x[b : b + 1, i : i + 1] for x in parts)) for b in range(B) for i in range(N)}
+    for name, value in terms.items():
+        torch.testing.assert_close(even[name], value, rtol=1e-4, atol=1e-5)
+        alone = sum(float(weight[place]) * of[name] for place, of in of_each.items())
+        torch.testing.assert_close(weighted[name], alone, rtol=1e-4, atol=1e-5)
+    (grad,) = torch.autograd.grad(weighted["loss"], output)
+    taught = grad.flatten(2).any(2)
     expect(torch.equal(taught, weight > 0), f"weights {weight.tolist()} teach masks {taught.tolist()}")
 
 

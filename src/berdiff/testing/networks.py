@@ -16,7 +16,6 @@ from berdiff.testing.contract import Contract, expect, refuses
 from berdiff.testing.examples import awaken, generator
 
 N = 3  # masks per image
-CLOSE = {"rtol": 1e-3, "atol": 3e-4}
 
 
 @dataclass(frozen=True)
@@ -91,7 +90,7 @@ def masks_together_are_masks_one_by_one_in_any_memory_format(network: Network) -
         net.to(memory_format=torch.channels_last)  # pyright: ignore
     for b, i in product(range(2), range(N)):
         one = logits(net, image[b : b + 1], y_t[b : b + 1, i : i + 1], t[b : b + 1, i : i + 1])
-        torch.testing.assert_close(one[0, 0], together[b, i], **CLOSE)
+        torch.testing.assert_close(one[0, 0], together[b, i], rtol=1e-3, atol=3e-4)
 
 
 @contract
