@@ -29,7 +29,7 @@ def generators(keys: Sequence[str], n: int = 1) -> list[torch.Generator]:
 
 def images(spec: InputSpec, count: int = 3) -> Tensor:
     """`(count, C, *S)` in [0, 1], of unlike contrast."""
-    contrast = torch.linspace(1, 0.3, count).reshape(count, *[1] * (1 + len(spec.size)))
+    contrast = torch.linspace(1, 0.1, count).reshape(count, *[1] * (1 + len(spec.size)))
     return contrast * torch.rand(count, len(spec.channels), *spec.size, generator=generator())
 
 

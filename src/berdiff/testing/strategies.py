@@ -26,9 +26,9 @@ def masks(
 
     def of(R: int, K: int) -> st.SearchStrategy[np.ndarray]:
         if kind == "independent":
-            return hnp.arrays(np.uint8, (R, K, *shape), elements=st.integers(0, 1))
+            return hnp.arrays(np.uint8, (R, K, *shape), elements=st.integers(0, 1), fill=st.nothing())
         k = np.arange(1, K + 1).reshape(K, *[1] * len(shape))
-        depths = hnp.arrays(np.uint8, (R, 1, *shape), elements=st.integers(0, K))
+        depths = hnp.arrays(np.uint8, (R, 1, *shape), elements=st.integers(0, K), fill=st.nothing())
         return depths.map(lambda depth: ((depth >= k) if kind == "nested" else (depth == k)).astype(np.uint8))
 
     return st.tuples(_number(raters), _number(targets)).flatmap(lambda counts: of(*counts))
