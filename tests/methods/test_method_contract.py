@@ -113,7 +113,7 @@ def test_with_batch_norm_images_mix_in_training_and_never_after_it(networks, mon
         model.train()
         for _ in range(5):
             together, *alone = (loss_of(model, which)["loss"] for which in ([0, 1, 2], [0], [1], [2]))
-            apart.append(float(together - sum(alone) / 3))
+            apart.append(float((together - sum(alone) / 3).detach()))
 
     check_method(CONFIGS["ssn" if networks is ssn else "mose"], awaken=train)
     assert abs(apart[4]) > 1e-4, "far above rounding"
