@@ -109,8 +109,8 @@ class StandIn(MethodConfig):
 class StandInSegmenter(Segmenter):
     def __init__(self, config: StandIn, spec: InputSpec) -> None:
         super().__init__(config, spec, stride=1)
-        w = config.width
-        self.net = nn.Sequential(nn.Conv2d(2, w, 3, padding=1), nn.SiLU(), nn.Conv2d(w, 1, 3, padding=1))
+        w, C, K = config.width, len(spec.channels), self.targets
+        self.net = nn.Sequential(nn.Conv2d(C + K, w, 3, padding=1), nn.SiLU(), nn.Conv2d(w, K, 3, padding=1))
 
     def loss(self, image, masks, generators):
         y0 = masks[:, 0].float()
@@ -121,9 +121,9 @@ class StandInSegmenter(Segmenter):
 
     def _sample(self, image, n, generators, sampler, callback):
         B, _, H, W = image.shape
-        noise = draw(torch.full((B * n, 1, H, W), 0.5), generators)
+        noise = draw(torch.full((B * n, self.targets, H, W), 0.5), generators)
         logits = self.net(torch.cat([image.repeat_interleave(n, 0), noise], 1))
-        return draw(logits.float().sigmoid(), generators).reshape(B, n, 1, H, W)
+        return draw(logits.float().sigmoid(), generators).reshape(B, n, self.targets, H, W)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -56,14 +57,14 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 fork = multiprocessing.get_context("fork")
 
 
-def _run(place: Path, argv: tuple[str, ...]) -> None:
+def _run(place: Path, argv: tuple[str, ...], call: Callable[[list[str]], int] = main) -> None:
     """In a child, which finds the package as if it were installed."""
     for stream, name in ((1, "stdout"), (2, "stderr")):
         os.dup2(os.open(place / name, os.O_CREAT | os.O_WRONLY | os.O_TRUNC), stream)
     sys.stdout, sys.stderr = (os.fdopen(stream, "w", closefd=False) for stream in (1, 2))
     sys.path.insert(0, str(place / "site"))
     os.chdir(place)
-    sys.exit(main(list(argv)))
+    sys.exit(call(list(argv)))
 
 
 def start(place: Path, *argv: str) -> multiprocessing.Process:
@@ -109,6 +110,15 @@ def test_a_method_trains_and_resumes_after_a_kill_to_the_same_bytes(place: Path,
     files = sorted(path.relative_to(place / trained) for path in (place / trained).rglob("*.safetensors"))
     assert len(files) == 8
     assert all((place / "killed" / file).read_bytes() == (place / trained / file).read_bytes() for file in files)
+
+
+def test_the_tests_of_the_page_pass(place: Path) -> None:
+    process = fork.Process(target=_run, args=(place, ("-q", "-p", "no:cacheprovider", "site/tests"), pytest.main))
+    process.start()
+    process.join(300)
+    output = (place / "stdout").read_text()
+    assert process.exitcode == 0, output
+    assert "3 passed" in output
 
 
 def test_it_is_evaluated_and_segments(place: Path, trained: str) -> None:

@@ -44,14 +44,6 @@ def volume(root, image=None, mask=None, mask_affine=LPS):
     return root
 
 
-def cut_nifti(root):
-    cut(volume(root) / "images" / "v.nii.gz")
-
-
-def foreign_nifti(root):
-    (volume(root) / "masks" / "v.nii.gz").write_bytes(b"\x1f\x8b but no more")
-
-
 def nan_nifti(root):
     volume(root, image=np.full((4, H, W), np.nan))
 
@@ -153,22 +145,12 @@ def no_masks(root):
     (root / "masks").mkdir()
 
 
-def empty_folder(root):
-    root.mkdir()
-
-
-def a_file(root):
-    root.write_text("no folder")
-
-
 BAD = [
     (cut_png, r"c1\.png: expected a whole picture, found a damaged one"),
     (foreign_png, r"c1\.png: expected a picture \(PNG, JPG or TIFF\), found something else"),
     (cut_mask, r"masks/c1\.png: expected a whole picture, found a damaged one"),
     (cut_npy, r"c1\.npy: expected a \.npy file of numbers, found a damaged or foreign one"),
     (pickle_npy, r"c1\.npy: expected a \.npy file of numbers, found a damaged or foreign one"),
-    (cut_nifti, r"v\.nii\.gz: expected a whole NIfTI file, found a damaged one"),
-    (foreign_nifti, r"masks/v\.nii\.gz: expected a NIfTI file, found a damaged or foreign one"),
     (nan_nifti, r"v\.nii\.gz: expected finite values, found NaN or infinity"),
     (nan_npy, r"c2\.npy: expected finite values, found NaN or infinity"),
     (nan_tif, r"c2\.tif: expected finite values, found NaN or infinity"),
@@ -191,8 +173,6 @@ BAD = [
     (five_dimensions, r"c1\.npy: expected an array \(H, W\), \(H, W, 3\) or \(slices, H, W\), found \(2, 2, 12, 16\)"),
     (no_images, r"images: expected images \(\.png, .*\), found none"),
     (no_masks, r"masks: expected masks, found none"),
-    (empty_folder, r"images: expected a folder, found nothing"),
-    (a_file, r"data: expected a folder, found a file"),
 ]
 
 

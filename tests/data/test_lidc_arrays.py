@@ -143,16 +143,7 @@ def test_hdf5_with_a_slice_twice(tmp_path):
         prepare("lidc-hdf5", tmp_path / "a.hdf5", tmp_path / "s")
 
 
-def test_hdf5_truncated_foreign_absent(tmp_path):
-    write_hdf5(tmp_path / "a.hdf5")
-    whole = (tmp_path / "a.hdf5").read_bytes()
-    for end in (0, 100, len(whole) // 2, len(whole) - 1):
-        (tmp_path / "cut.hdf5").write_bytes(whole[:end])
-        assert "expected a whole HDF5 file, found a damaged or foreign one" in refused(lidc_hdf5, tmp_path / "cut.hdf5")
-    (tmp_path / "text.hdf5").write_text("not HDF5")
-    assert "found a damaged or foreign one" in refused(lidc_hdf5, tmp_path / "text.hdf5")
-    assert "expected an HDF5 file, found no such file" in refused(lidc_hdf5, tmp_path / "none.hdf5")
-    assert "expected an HDF5 file, found a folder" in refused(lidc_hdf5, tmp_path)
+def test_hdf5_of_other_content(tmp_path):
     with h5py.File(tmp_path / "other.hdf5", "w") as file:
         file["data"] = [1]
     assert "expected groups train, val, test, found data" in refused(lidc_hdf5, tmp_path / "other.hdf5")
@@ -309,11 +300,8 @@ def test_pickle_of_other_sizes_in_one_file(tmp_path):
     assert not (tmp_path / "s").exists()
 
 
-def test_pickle_truncated_foreign_absent(tmp_path):
+def test_damaged_pickles(tmp_path):
     whole = pickle.dumps(content(2))
-    for end in (0, 10, len(whole) // 2, len(whole) - 1):
-        (tmp_path / "cut").write_bytes(whole[:end])
-        assert "expected a whole pickle, found a damaged or foreign file" in refused(lidc_pickle, tmp_path / "cut")
     rng = np.random.default_rng(0)
     for _ in range(200):  # whatever the damage, it is reported in one sentence or does no harm
         bad = bytearray(whole)
@@ -323,8 +311,6 @@ def test_pickle_truncated_foreign_absent(tmp_path):
             list(lidc_pickle.read(tmp_path / "bad", lidc_pickle.Options()).cases)
     (tmp_path / "huge").write_bytes(b"\x80\x04\x8e" + struct.pack("<Q", 2**62) + b".")
     refused(lidc_pickle, tmp_path / "huge")
-    assert "expected a pickle, found no such file" in refused(lidc_pickle, tmp_path / "none")
-    assert "expected a pickle, found a folder" in refused(lidc_pickle, tmp_path)
 
 
 # the real file

@@ -133,13 +133,6 @@ def test_bad_files_and_folders(tmp_path, nodule):
     refused(foreign.parent, "bad.dcm", "expected a DICOM file")
 
 
-def test_a_truncated_slice_is_found_when_it_is_reached(tmp_path, nodule):
-    path = write(tmp_path, nodule.zs[2])
-    path.write_bytes(path.read_bytes()[:-1000])
-    with pytest.raises(InputError, match="whole DICOM pixel data"):
-        list(read(tmp_path, Options()).cases)
-
-
 def test_bad_options(tmp_path):
     for change, word in (
         ({"size": 4}, "--size"),

@@ -188,15 +188,6 @@ def test_a_link_out_of_the_folder(layout, tmp_path_factory):
         path.write_bytes(good)
 
 
-def test_empty_or_no_folder(tmp_path):
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "file").write_text("")
-    for module in (lidc_png, lidc_crops, lidc_jpg):
-        assert "found none" in refused(module, tmp_path / "empty")
-        assert "expected a folder, found nothing" in refused(module, tmp_path / "nowhere")
-        assert "expected a folder, found a file" in refused(module, tmp_path / "file")
-
-
 def test_a_reader_too_many(tmp_path):
     write_png_tree(tmp_path)
     nodule = next(tmp_path.glob("*/*/nodule-1"))

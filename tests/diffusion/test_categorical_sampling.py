@@ -10,11 +10,11 @@ import torch
 from berdiff.diffusion import bernoulli, categorical
 from berdiff.diffusion.kernels import bernoulli as bernoulli_kernel
 from berdiff.diffusion.kernels.categorical import Categorical, step_probs
-from berdiff.diffusion.random import sample_generators
 from berdiff.diffusion.sampler import Sampler, time_grid
 from berdiff.diffusion.sampling import Step, sample
 from diffusion.brute_force import assert_fits, assert_proportion, get_schedule
 from diffusion.test_categorical import RULES, chain, in_order, numbers
+from refusals import refused
 from reproduce import two_answers
 
 ALL_RULES = {**RULES, "ddim-shared": Sampler(noise="shared"), "ddpm-shared": Sampler(rule="ddpm", noise="shared")}
@@ -173,23 +173,6 @@ def test_pure_noise_is_every_class_alike() -> None:
         assert_fits(np.bincount(numbers(y_T).flatten().numpy(), minlength=K + 1), np.full(K + 1, 1 / (K + 1)))
 
 
-def test_a_sample_is_the_same_in_any_batch_and_again() -> None:
-    def masks(kernel: Categorical, sampler: Sampler, keys: list[str], n: int) -> torch.Tensor:
-        generators, like = sample_generators(3, keys, n), torch.zeros(len(keys), n, 2, 5, 5)
-        y_T = kernel.prior(like.shape, generators, like)
-        return sample(kernel, sampler, lambda y_t, t: 2 * y_t - 1, y_T, generators)
-
-    for rule in ALL_RULES.values():
-        kernel, sampler = Categorical(get_schedule("cosine", 100)), replace(rule, steps=4)
-        for last_step in ("sample", "threshold"):
-            of = kernel, replace(sampler, last_step=last_step)
-            together = masks(*of, ["a", "b", "c"], 3)
-            assert together.sum(2).max() == 1, "at most one target in a pixel"
-            assert torch.equal(together[[2, 0]], masks(*of, ["c", "a"], 3))
-            assert torch.equal(together[:, :2], masks(*of, ["a", "b", "c"], 2))
-            assert len(together.flatten(0, 1).flatten(1).unique(dim=0)) > 3
-
-
 # --- two equally likely answers --------------------------------------------------------------------------------------
 
 
@@ -263,7 +246,7 @@ def test_a_smallest_mask_is_refused_and_every_other_choice_taken() -> None:
     kernel = Categorical(get_schedule("linear", 10))
     for sampler in (*ALL_RULES.values(), Sampler(noise="shared", last_step="sample")):
         kernel.check(sampler)
-    with pytest.raises(ValueError, match=r"^smallest: expected 1 with a categorical kernel, found 8$"):
+    with refused("smallest:", error=ValueError):
         kernel.check(Sampler(smallest=8))
 
 

@@ -296,17 +296,6 @@ def test_every_mask_is_nested(name, nonempty) -> None:
             assert bool(masks[:, :, 0].flatten(2).any(2).all())
 
 
-def test_a_mask_does_not_depend_on_its_batch() -> None:
-    kernel, y_t = Nested(SCHEDULE), torch.zeros(3, 2, 3, 4, 4)
-    for name, sampler in SAMPLERS.items():
-
-        def drawn(images: list[int], sampler: Sampler = sampler) -> Tensor:
-            own = sample_generators(0, [f"image {i}" for i in images], 2)
-            return kernel.step(sampler, guess(y_t, 9)[images], y_t[images], 9, 0, own)[0]
-
-        assert torch.equal(drawn([2, 0]), drawn([0, 1, 2])[[2, 0]]), name
-
-
 # --- with a hurdle ---------------------------------------------------------------------------------------------------
 
 

@@ -16,6 +16,7 @@ from berdiff.diffusion.random import sample_generators
 from berdiff.diffusion.sampler import Sampler
 from berdiff.diffusion.sampling import Step, sample
 from diffusion.brute_force import assert_fits, assert_proportion, get_schedule, maths
+from refusals import refused
 
 THRESHOLD, LEVELS = Sampler(), Sampler(noise="shared", last_step="sample")
 LAST = {"threshold": THRESHOLD, "levels": LEVELS}
@@ -175,7 +176,7 @@ def test_a_hurdle_is_thresholded_or_sampled_with_shared_noise() -> None:
     kernel = Bernoulli(get_schedule("linear", 10), nonempty=True)
     for sampler in (*LAST.values(), Sampler(noise="shared"), Sampler(rule="ddpm")):
         kernel.check(sampler)
-    with pytest.raises(ValueError, match=r"^noise: expected shared where a hurdle's last step is sampled, found indep"):
+    with refused("noise:", error=ValueError):
         kernel.check(Sampler(last_step="sample"))
     Bernoulli(kernel.schedule).check(Sampler(last_step="sample"))
 
@@ -183,9 +184,9 @@ def test_a_hurdle_is_thresholded_or_sampled_with_shared_noise() -> None:
 def test_a_smallest_mask_needs_a_hurdle() -> None:
     schedule = get_schedule("linear", 10)
     Bernoulli(schedule, nonempty=True).check(Sampler(smallest=4))
-    with pytest.raises(ValueError, match="smallest: expected 1 without a hurdle, found 4"):
+    with refused("smallest:", error=ValueError):
         Bernoulli(schedule).check(Sampler(smallest=4))
-    with pytest.raises(ValueError, match="smallest: expected 1 or more pixels, found 0"):
+    with refused("smallest:", error=ValueError):
         Sampler(smallest=0)
 
 

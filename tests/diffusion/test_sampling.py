@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from berdiff.diffusion import bernoulli
 from berdiff.diffusion.kernels.bernoulli import Bernoulli, step_prob
 from berdiff.diffusion.kernels.gaussian import Gaussian
-from berdiff.diffusion.random import sample_generators
 from berdiff.diffusion.sampler import Sampler, time_grid
 from berdiff.diffusion.sampling import Step, sample
 from berdiff.diffusion.schedule import SCHEDULES
@@ -28,6 +27,7 @@ from diffusion.brute_force import (
     maths,
     probabilities,
 )
+from refusals import refused
 
 RULES = {
     "ddpm-soft": Sampler(rule="ddpm", posterior="soft"),
@@ -72,12 +72,12 @@ def test_grids_of_the_paper() -> None:
 
 def test_steps_and_samplers_that_are_none_are_refused() -> None:
     for steps in (0, -1, 11, (), (3, 3), (3, 5), (11, 2), (5, 0)):
-        with pytest.raises(ValueError, match=r"^steps: expected .*T = 10, found "):
+        with refused("steps:", error=ValueError):
             time_grid(10, steps)
     bad: list[dict] = [{"rule": "euler"}, {"posterior": "hard"}, {"spacing": "log"}, {"last_step": "mean"}]
     bad += [{"noise": "image"}, {"sigma": 1.01}, {"sigma": -0.1}, {"sigma": float("nan")}]
     for options in bad:
-        with pytest.raises(ValueError, match=rf"^{next(iter(options))}: expected .* found "):
+        with refused(f"{next(iter(options))}:", error=ValueError):
             Sampler(**options)
 
 
@@ -197,22 +197,3 @@ def test_a_drawn_step_has_its_probability() -> None:
 
 
 # --- reproducibility -------------------------------------------------------------------------------------------------
-
-
-def test_a_sample_is_the_same_in_any_batch_and_again() -> None:
-    kernel = Bernoulli(get_schedule("cosine", 100), "mask")
-
-    def masks(sampler: Sampler, keys: list[str], n: int) -> torch.Tensor:
-        generators, like = sample_generators(3, keys, n), torch.zeros(len(keys), n, 1, 6, 6)
-        y_T = kernel.prior(like.shape, generators, like)
-        return sample(kernel, sampler, lambda y_t, t: (0.2 + 0.5 * y_t).logit(), y_T, generators)
-
-    for rule in RULES.values():
-        sampler = replace(rule, steps=5, last_step="sample")
-        together = masks(sampler, ["a", "b", "c"], 4)
-        assert torch.equal(together, masks(sampler, ["a", "b", "c"], 4))
-        assert torch.equal(together[1:2], masks(sampler, ["b"], 4))
-        assert torch.equal(together[[2, 0]], masks(sampler, ["c", "a"], 4))
-        assert torch.equal(together[:, :2], masks(sampler, ["a", "b", "c"], 2))
-        distinct = len(together.flatten(0, 1).flatten(1).unique(dim=0))
-        assert distinct == 12 or (rule.noise == "shared" and distinct > 1)  # a level may set or clear a whole mask

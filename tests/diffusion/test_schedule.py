@@ -10,6 +10,7 @@ from hypothesis import example, given
 from berdiff.diffusion import schedule as schedules
 from berdiff.diffusion.schedule import SCHEDULES, NoiseSchedule
 from diffusion.brute_force import LENGTHS, Case, cases, early, forgotten, get_schedule, maths
+from refusals import refused
 
 
 def test_alpha_bar_is_the_product_of_the_alphas_and_starts_at_one() -> None:
@@ -82,18 +83,18 @@ def test_a_time_for_each_mask_broadcasts_from_the_left() -> None:
 
 def test_what_makes_no_schedule_is_refused() -> None:
     for make, T in itertools.product(SCHEDULES.values(), (0, -3, 2.5, True, "10")):
-        with pytest.raises(ValueError, match=r"^T: expected .* found "):
+        with refused("T:", error=ValueError):
             make(T)  # type: ignore[arg-type]
     for exponent in (0.0, -1.0, float("nan"), float("inf"), 400.0):
-        with pytest.raises(ValueError, match=r"alpha_bar: expected .*strictly decrease"):
+        with refused("alpha_bar:", error=ValueError):
             schedules.power(1000, exponent)
-    with pytest.raises(ValueError, match=r"schedule: expected one of linear, cosine, power1\.5, .*, found 'sigmoid'"):
+    with refused("schedule:", error=ValueError):
         schedules.make_schedule("sigmoid", 10)
     bad = [[1.0], [0.9, 0.5], [1.0, 1.0, 0.5], [1.0, 0.5, 0.6], [1.0, 0.5, -0.1], [[1.0, 0.5]], [1.0, float("nan")]]
     for alpha_bar in bad:
-        with pytest.raises(ValueError, match="alpha_bar: expected"):
+        with refused("alpha_bar:", error=ValueError):
             NoiseSchedule(torch.tensor(alpha_bar, dtype=torch.float64))
-    with pytest.raises(ValueError, match=r"alpha_bar: expected float64, found torch\.float32"):
+    with refused("alpha_bar:", error=ValueError):
         NoiseSchedule(torch.tensor([1.0, 0.5]))
 
 
@@ -104,5 +105,5 @@ def test_a_pair_that_is_no_step_is_refused() -> None:
             schedule.pair(t, s, torch.zeros(1))
         with pytest.raises(ValueError, match="expected 0 <= s < t <= T = 10"):
             schedule.pair(torch.tensor([3, t]), torch.tensor([1, s]), torch.zeros(2))
-    with pytest.raises(ValueError, match="t, s: expected integers"):
+    with refused("t, s:", error=ValueError):
         schedule.pair(torch.tensor([3.0]), 1, torch.zeros(1))

@@ -289,7 +289,7 @@ def store_values(path: Path) -> Frozen:
     yield from ((f"input_spec {name}", value) for name, value in spec.items())
 
 
-def _made(root: Path) -> Iterator[tuple[str, str, Path | None, dict[str, Any]]]:
+def made_sources(root: Path) -> Iterator[tuple[str, str, Path | None, dict[str, Any]]]:
     """(name, source, its path, options) of small data of every source, in every layout."""
     import brats_writer
     import folder_writer
@@ -366,7 +366,7 @@ def prepared(root: Path) -> Frozen:
     from berdiff.data.sources import SOURCES, find_source
 
     made = set()
-    for name, source, path, options in _made(root):
+    for name, source, path, options in made_sources(root):
         prepare(source, path, root / "out" / name, find_source(source).Options(**options), val=0.2, test=0.3)
         made.add(source)
         yield from ((f"{name}: {place}", value) for place, value in store_values(root / "out" / name))

@@ -1,25 +1,19 @@
 """JPro. U-net: its loss, its settings, and what CAR promises with it as every method does."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
 from berdiff.diffusion.random import sample_generators
-from berdiff.errors import InputError
-from berdiff.methods import folder
 from berdiff.methods.base import Segmenter
-from berdiff.methods.car import CAR
-from berdiff.methods.config import from_plain, method_class, to_plain
 from berdiff.methods.jprounet import JProUNet
 from berdiff.training.config import OptimConfig
 from berdiff.training.engine import clip, make_optimizer, set_rates
 from fakes import make_spec
 
 TINY = JProUNet("tiny", dims=4, masks_per_image=2)
-METHODS = {"jprounet": TINY, "car": CAR("tiny", samples=2, masks_per_image=2)}
 SPEC = make_spec((16, 16), ("t1", "t2"), ("core", "edema", "whole"))
 
 
@@ -40,73 +34,6 @@ def batch(spec=None):
 
 
 # --- what every method promises --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", METHODS)
-def test_a_sample_is_the_same_whatever_batch_it_is_drawn_in(name: str):
-    model = build(METHODS[name])
-    model.masks_per_pass = 4
-    image, names = torch.rand(5, 1, 16, 16, generator=torch.Generator().manual_seed(0)), list("abcde")
-
-    def sample(part: list[int], n: int) -> torch.Tensor:
-        return model.sample(image[part], n, sample_generators(0, [names[i] for i in part], n))
-
-    whole = sample([0, 1, 2, 3, 4], 3)
-    assert whole.shape == (5, 3, 1, 16, 16)
-    assert set(whole.unique().tolist()) == {0, 1}
-    assert (whole[:, 0] != whole[:, 1]).flatten(1).any(1).all()
-    for part in ([0], [4, 1], [2, 0, 3]):
-        assert torch.equal(sample(part, 3), whole[part])
-    assert torch.equal(sample([3, 1], 2), whole[[3, 1], :2])
-    assert torch.equal(sample([3], 7)[:, :3], whole[[3]])
-
-
-@pytest.mark.parametrize("name", METHODS)
-def test_an_images_loss_does_not_depend_on_its_batch(name: str):
-    model, (image, masks) = build(METHODS[name]), batch()
-    together = model.loss(image, masks, sample_generators(0, list("abc"), 1))
-    single = [
-        model.loss(image[i : i + 1], masks[i : i + 1], sample_generators(0, [key], 1)) for i, key in enumerate("abc")
-    ]
-    for term, value in together.items():
-        expected = torch.stack([terms[term] for terms in single]).mean()
-        torch.testing.assert_close(value, expected, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("name", METHODS)
-def test_several_channels_and_targets(name: str):
-    model, (image, masks) = build(METHODS[name], SPEC), batch(SPEC)
-    terms = model.loss(image, masks, sample_generators(0, list("abc"), 1))
-    terms["loss"].backward()
-    assert all(p.grad is not None and torch.isfinite(p.grad).all() for p in model.parameters())
-    assert model.sample(image, 2, torch.Generator()).shape == (3, 2, 3, 16, 16)
-
-
-@pytest.mark.parametrize("name", METHODS)
-def test_a_configuration_builds_the_same_model_again(name: str, tmp_path: Path):
-    config, model = METHODS[name], build(METHODS[name], SPEC)
-    assert method_class(name) is type(config)
-    again = from_plain(to_plain(config), str)
-    assert again == config
-    shapes = {key: value.shape for key, value in model.state_dict().items()}
-    assert {key: value.shape for key, value in again.build(SPEC).state_dict().items()} == shapes
-    folder.save(model, tmp_path)
-    opened = folder.load(tmp_path)
-    assert opened.config == config
-    assert all(torch.equal(value, opened.state_dict()[key]) for key, value in model.state_dict().items())
-
-
-@pytest.mark.parametrize("name", METHODS)
-def test_bfloat16_trains(name: str):
-    """Under autocast the terms stay float32, finite and near those of float32."""
-    model, (image, masks) = build(METHODS[name]), batch()
-    plain = model.loss(image, masks, sample_generators(0, list("abc"), 1))
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        terms = model.loss(image, masks, sample_generators(0, list("abc"), 1))
-    terms["loss"].backward()
-    assert all(p.grad is not None and torch.isfinite(p.grad).all() for p in model.parameters())
-    assert terms["loss"].dtype == torch.float32
-    torch.testing.assert_close(terms["loss"], plain["loss"], rtol=0.05, atol=0)
 
 
 # --- the loss --------------------------------------------------------------------------------------------------------
@@ -137,16 +64,6 @@ def test_beta_rises_after_each_step_and_not_in_the_loss():
         betas.append(float(((terms["loss"] - terms["bce"] - terms["image"]) * pixels / terms["kl"]).detach()))
         model.after_step(terms)
     assert betas == pytest.approx([2.5, 5, 7.5, 10, 10, 10], rel=1e-3)
-
-
-def test_bad_settings_are_named():
-    for change, message in (
-        ({"dims": 3}, "^dims: expected an even number, found 3$"),
-        ({"beta": -1.0}, "^beta: expected at least 0.0, found -1.0$"),
-        ({"preset": "huge"}, "^preset: expected one of 'paper', 'small' or 'tiny', found 'huge'$"),
-    ):
-        with pytest.raises(InputError, match=message):
-            from_plain({**to_plain(TINY), **change}, str)
 
 
 # --- does it learn? --------------------------------------------------------------------------------------------------

@@ -1,14 +1,11 @@
 """Probabilistic and Hierarchical Probabilistic U-Net: sizes, losses, teacher forcing, samples, exact resume, a toy."""
 
-from dataclasses import replace
 from pathlib import Path
-from typing import get_args, get_type_hints
 
 import pytest
 import torch
 import torch.nn.functional as F
 
-from berdiff.methods.config import from_plain, method_class, to_plain
 from berdiff.methods.hprobunet import HierarchicalProbUNet
 from berdiff.methods.latent import Elbo, LatentSegmenter
 from berdiff.methods.probunet import ProbUNet
@@ -48,19 +45,6 @@ def noise(seed: int):
 # --- configurations and sizes ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("config", "networks"), zip(TINY, (probunet, hprobunet), strict=True))
-def test_a_configuration_survives_json_and_builds_the_same_state(config, networks):
-    full = replace(config, masks_per_image=3)
-    assert from_plain(to_plain(full), str) == full
-    assert method_class(config.method) is type(config)
-    assert set(get_args(get_type_hints(type(config))["preset"])) == set(networks.PRESETS)
-    again = build(from_plain(to_plain(config), str))
-    ours = {name: value.shape for name, value in build(config).state_dict().items()}
-    assert {name: value.shape for name, value in again.state_dict().items()} == ours
-    assert build(config).raters == "one"
-    assert build(full).raters == "all"
-
-
 def test_the_presets_have_the_sizes_of_the_papers(monkeypatch):
     """Of the hierarchical one's posterior the blocks after its last latents are left out: nothing reads them."""
     for networks in (probunet, hprobunet):  # orthogonal weights take seconds
@@ -85,17 +69,6 @@ def test_the_presets_have_the_sizes_of_the_papers(monkeypatch):
     assert strides == [16, 16, 64, 128]
 
 
-@BOTH
-def test_images_that_do_not_fit_are_refused(config):
-    model = build(config)
-    with pytest.raises(ValueError, match="image: expected 1 channels, found 2"):
-        model.encode(torch.rand(1, 2, 16, 16))
-    with pytest.raises(ValueError, match=f"multiples of {model.stride}, found 16x15"):
-        model.encode(torch.rand(1, 1, 16, 15))
-    with pytest.raises(ValueError, match="masks: expected"):
-        model.loss(torch.rand(1, 1, 16, 16), torch.zeros(1, 1, 2, 16, 16), torch.Generator())
-
-
 # --- losses ----------------------------------------------------------------------------------------------------------
 
 
@@ -110,24 +83,6 @@ def test_the_elbo_is_cross_entropy_over_pixels_and_beta_kl_over_images():
         elbo.update(terms)
     plain = Elbo(beta=0.5, warmup=0)(bce, kl, torch.Generator())
     torch.testing.assert_close(plain["loss"] * 16, (bce.sum((2, 3, 4)) + 0.5 * kl).mean())
-
-
-@BOTH
-@pytest.mark.parametrize("targets", [("a",), ("a", "b")])
-def test_a_loss_is_of_all_raters_teaches_every_weight_and_not_mixed_between_images(config, targets):
-    model = build(replace(config, masks_per_image=4), targets=targets)
-    image, masks = batch(targets=len(targets))
-    terms = model.loss(image, masks, generators(0, 1, 2))
-    terms["loss"].backward()
-    assert all(p.grad is not None for p in model.parameters())
-    alone = [model.loss(image[i : i + 1], masks[i : i + 1], generators(i)) for i in range(3)]
-    for name, value in terms.items():
-        torch.testing.assert_close(value, sum(one[name] for one in alone) / 3, msg=name)
-
-    y = masks.float()
-    logits, kls = model.network.infer(model.encode(image), image, y, noise(0))
-    assert logits.shape == y.shape
-    assert [kl.shape for kl in kls] == [(3, 4)] * (1 if config.method == "probunet" else 2)
 
 
 @BOTH
@@ -188,20 +143,6 @@ def test_the_latents_of_a_mask_reach_every_pixel_of_it_alone():
     swapped[1, 1] += 1
     changed = (network.decode(last, z) != network.decode(last, swapped)).flatten(3).all(3).squeeze(2)
     assert changed.tolist() == [[False, False], [False, True], [False, False]]
-
-
-@BOTH
-def test_a_sample_is_the_same_whatever_batch_it_is_drawn_in(config):
-    model, (image, _) = build(config).eval(), batch()
-    model.masks_per_pass = 10
-    with torch.no_grad():  # about half of the pixels are marked, so that masks differ
-        model.network.logits.bias -= model.network.generate(model.encode(image), 4, noise(0)).median()
-    together = model.sample(image, 5, generators(*range(15)))
-    assert together.shape == (3, 5, 1, 16, 16)
-    assert together.dtype == torch.uint8
-    assert torch.equal(model.sample(image[1:2], 5, generators(*range(5, 10)))[0], together[1])
-    assert torch.equal(model.sample(image[[2, 0]], 5, generators(*range(10, 15), *range(5)))[1], together[0])
-    assert len(together.flatten(0, 1).unique(dim=0)) > 5, "they differ"
 
 
 # --- training --------------------------------------------------------------------------------------------------------

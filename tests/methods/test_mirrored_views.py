@@ -10,6 +10,7 @@ from berdiff.methods.berdiff import BerDiff
 from berdiff.methods.encoded import EncodedSegmenter
 from berdiff.methods.views import AXES, mirrored, mirrored_back, take
 from fakes import make_spec
+from refusals import refused
 
 IMAGE = torch.rand(2, 1, 16, 24, generator=torch.Generator().manual_seed(0))
 
@@ -87,5 +88,5 @@ def test_a_sample_and_its_callback_do_not_depend_on_the_batch(hurdle):
 
 
 def test_a_number_of_views_that_does_not_exist_is_refused():
-    with pytest.raises(ValueError, match="views: expected one of 1, 2, 4, found 3"):
+    with refused("views:", error=ValueError):
         Sampler(views=3)  # type: ignore[arg-type]

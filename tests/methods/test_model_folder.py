@@ -12,7 +12,6 @@ import torch
 from berdiff.data.input_spec import InputSpec
 from berdiff.diffusion.random import sample_generators
 from berdiff.diffusion.sampler import Sampler
-from berdiff.errors import InputError
 from berdiff.methods import folder
 from berdiff.methods.berdiff import BerDiff
 from berdiff.methods.gaussian import GaussianDiffusion
@@ -24,6 +23,7 @@ from berdiff.methods.ssn import SSN
 from berdiff.methods.unet import UNet
 from berdiff.networks import mose, ssn
 from fakes import make_spec
+from refusals import refused
 
 SPEC = make_spec((16, 24), channels=("t1", "t2"), targets=("core",), rule="window", window=(-1000.0, 400.0))
 CONFIGS = (
@@ -106,9 +106,7 @@ def test_a_model_by_its_folder_its_run_or_its_bundled_name(saved: Path, tmp_path
     monkeypatch.chdir(tmp_path.parent)
     assert folder.resolve("lidc") == tmp_path / "lidc"
     for wrong in ("lidk", "../nowhere/lidc"):
-        with pytest.raises(
-            InputError, match=f"{wrong}: expected the folder of a run or of a model, or one of lidc, found"
-        ):
+        with refused(f"{wrong}:"):
             folder.resolve(wrong)
 
 
@@ -116,51 +114,51 @@ def test_a_model_by_its_folder_its_run_or_its_bundled_name(saved: Path, tmp_path
 
 
 @pytest.mark.parametrize(
-    ("keys", "value", "message"),
+    ("keys", "value", "named"),
     [
-        (("format",), 99, "config.json: format: expected one of 2, found 99"),
-        (("format",), ..., "config.json: format: expected a value, found none"),
-        (("model", "method"), "magic", "method: expected one of berdiff, gaussian, unet.*, found 'magic'"),
-        (("model", "pace"), 3, "config.json: model: expected known settings, found an unknown one, 'pace'"),
-        (("model", "T"), 0, "config.json: model.T: expected at least 1, found 0"),
-        (("model", "sampler", "sigma"), 3.0, "config.json: model.sampler.sigma: expected a share"),
-        (("model", "preset"), "tiny", "expected weights that fit the configuration"),
-        (("model", "preset"), "huge", "network: expected one of .* found 'huge'"),
-        (("model",), [], "config.json: model: expected an object, found"),
-        (("input_spec", "size"), [64], "config.json: input_spec.size: expected"),
-        (("input_spec", "targets"), [], "targets: expected one or more different names, found none"),
-        (("input_spec", "channels"), ["t1", "t1"], "channels: expected one or more different names, found t1, t1"),
-        (("weights_sha256",), "0" * 64, r"model\.safetensors: expected the weights that config\.json names"),
+        (("format",), 99, "config.json: format:"),
+        (("format",), ..., "config.json: format:"),
+        (("model", "method"), "magic", "'magic'"),
+        (("model", "pace"), 3, "'pace'"),
+        (("model", "T"), 0, "config.json: model.T:"),
+        (("model", "sampler", "sigma"), 3.0, "config.json: model.sampler.sigma:"),
+        (("model", "preset"), "tiny", "/model: "),
+        (("model", "preset"), "huge", "'huge'"),
+        (("model",), [], "config.json: model:"),
+        (("input_spec", "size"), [64], "config.json: input_spec.size:"),
+        (("input_spec", "targets"), [], "targets:"),
+        (("input_spec", "channels"), ["t1", "t1"], "channels:"),
+        (("weights_sha256",), "0" * 64, "model.safetensors:"),
     ],
 )
-def test_a_configuration_that_does_not_fit_is_named(copy: Path, keys: tuple, value: object, message: str):
+def test_a_configuration_that_does_not_fit_is_named(copy: Path, keys: tuple, value: object, named: str):
     change(copy, *keys, value=value)
-    with pytest.raises(InputError, match=message):
+    with refused(named):
         folder.load(copy)
 
 
 def test_damaged_and_foreign_files_are_one_sentence(copy: Path, tmp_path: Path):
-    with pytest.raises(InputError, match="nothing: expected the folder of a run or of a model"):
+    with refused("nothing:"):
         folder.load(tmp_path / "nothing")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match=r"empty: expected a model folder with config\.json, found none"):
+    with refused("empty:"):
         folder.load(tmp_path / "empty")
     weights = copy / "model.safetensors"
     good = weights.read_bytes()
     weights.write_bytes(good[:-5] + bytes([good[-5] ^ 1]) + good[-4:])
-    with pytest.raises(InputError, match=r"model\.safetensors: expected the weights that config\.json names"):
+    with refused("model.safetensors:"):
         folder.load(copy)
     weights.write_bytes(b"not weights at all")
     change(copy, "weights_sha256", value=folder.sha256(weights))  # somebody "mended" it
-    with pytest.raises(InputError, match="expected weights that fit the configuration, found"):
+    with refused(f"{copy}:"):
         folder.load(copy)
     weights.unlink()
-    with pytest.raises(InputError, match=r"expected a model folder with model\.safetensors, found none"):
+    with refused(f"{copy}:", "model.safetensors"):
         folder.load(copy)
     weights.write_bytes(good)
     for text in ("{", "[]", '"model"', "\xff", "[" * 100_000):
         (copy / "config.json").write_text(text, encoding="latin-1")
-        with pytest.raises(InputError, match=r"config\.json: expected "):
+        with refused("config.json:"):
             folder.load(copy)
 
 
@@ -170,11 +168,9 @@ def test_weights_are_copied_between_models_of_one_network(saved: Path, tmp_path:
     for name, value in folder.load(saved).state_dict().items():
         assert torch.equal(fresh.state_dict()[name], value)
     for other in (BerDiff("tiny").build(SPEC), BerDiff("fast-tiny").build(make_spec())):
-        with pytest.raises(
-            InputError, match=r"^--init: expected a model with the weights of this network, found another"
-        ):
+        with refused("--init:"):
             folder.copy_weights(other, str(saved))
-    with pytest.raises(InputError, match="nowhere: expected the folder of a run or of a model"):
+    with refused("nowhere:"):
         folder.copy_weights(fresh, str(tmp_path / "nowhere"))
 
 
@@ -247,5 +243,5 @@ def test_the_card_of_lidc_says_where_it_is_known_to_fail():
 
 def test_a_folder_of_0_1_0_names_the_version_that_reads_it(copy: Path):
     change(copy, "format", value=1)
-    with pytest.raises(InputError, match=r"config\.json: written before berdiff 0\.2\.0, which is the last"):
+    with refused("config.json:"):
         folder.load(copy)

@@ -8,6 +8,7 @@ from scipy.optimize import linprog
 from torch.distributions import Categorical, kl_divergence
 
 from berdiff.methods.transport import gate_kl, greedy_coupling, soft_iou_cost
+from refusals import refused
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -54,7 +55,7 @@ def test_an_image_is_coupled_by_itself_and_without_gradients():
     assert not P.requires_grad
     for i in range(3):
         assert torch.equal(P[i], greedy_coupling(cost[i : i + 1], 0.5)[0])
-    with pytest.raises(ValueError, match=r"^cap: expected at least 1 / 5, found 0.1"):
+    with refused("cap:", error=ValueError):
         greedy_coupling(cost, 0.1)
 
 

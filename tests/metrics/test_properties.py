@@ -4,18 +4,16 @@ import numpy as np
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.extra import numpy as hnp
 
 from berdiff import metrics
+from berdiff.testing import strategies
 
 QUICK = settings(max_examples=60, deadline=None)
 
 
 def masks_of(most: int):
     """(1, m, 1, 4, 6) masks of 0 and 1, m up to `most`."""
-    return st.integers(1, most).flatmap(
-        lambda m: hnp.arrays(np.uint8, (1, m, 1, 4, 6), elements=st.integers(0, 1)).map(torch.from_numpy)
-    )
+    return strategies.masks((1, most), 1, (4, 6)).map(lambda masks: torch.from_numpy(masks[None]))
 
 
 @QUICK

@@ -7,6 +7,7 @@ from torch.distributions import Normal, kl_divergence
 
 from berdiff.networks.inject import FiLM, TileConv, tile
 from berdiff.networks.latent import LOG_SIGMA, Couplings, Gaussian, MapHead, VectorHead, beside, bounded, kl
+from refusals import refused
 
 
 def gaussian(*shape: int) -> Gaussian:
@@ -64,7 +65,7 @@ def test_couplings_are_inverted_and_know_their_determinant():
     assert inverse_det == -log_det
     jacobian = torch.autograd.functional.jacobian(lambda one: flow(one)[0], z[0])
     assert torch.linalg.slogdet(jacobian).logabsdet.item() == pytest.approx(log_det.item(), abs=1e-4)
-    with pytest.raises(ValueError, match="dims: expected an even number, found 5"):
+    with refused("dims:", error=ValueError):
         Couplings(5)
 
 

@@ -8,6 +8,7 @@ from torch.distributions import Independent, Normal
 
 from berdiff.networks.jpro import Chain, JProUNet
 from berdiff.networks.latent import Gaussian, kl
+from refusals import refused
 
 B, N, Z = 2, 3, 4
 
@@ -187,7 +188,7 @@ def test_shapes(channels: int, targets: int):
     assert logits.shape == y.shape == net.generate(features, N, Given().noise()).shape
     assert picture.shape == (B, N, channels, 16, 16)
     assert [part.shape for part in found] == [(B, N)] * 3
-    with pytest.raises(ValueError, match=r"^image: expected height and width in multiples of 4, found 18x16"):
+    with refused("image:", error=ValueError):
         net.encode(torch.rand(1, channels, 18, 16))
 
 

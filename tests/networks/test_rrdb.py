@@ -1,21 +1,14 @@
 """SegDiff's network: the U-Net in parts is MONAI's, RRDB is what it says, its sizes, and each mask for itself."""
 
-from itertools import product
-
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-import fakes
-from berdiff.diffusion.sampler import Sampler
-from berdiff.methods.gaussian import GaussianDiffusion
 from berdiff.networks import paper
 from berdiff.networks.build import make_network
-from berdiff.networks.denoiser import Denoiser
-from berdiff.networks.narrow import NarrowUNet
-from berdiff.networks.rrdb import PRESETS, RRDB, DenseBlock, RRDBNet, RRDBPreset, SegDiffNet
+from berdiff.networks.rrdb import RRDB, DenseBlock, RRDBNet, RRDBPreset, SegDiffNet
 from berdiff.networks.split_unet import SplitUNet
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
@@ -94,51 +87,6 @@ def test_most_of_the_work_is_done_once_per_image() -> None:
     assert per_image + per_step == pytest.approx(183, abs=2)
 
 
-def test_outputs_have_the_shape_of_the_masks_at_every_multiple_of_the_stride() -> None:
-    with torch.device("meta"):
-        for preset in ("segdiff-tiny", "ccdm"):
-            C, K, N = 2, 3, 2
-            net = make_network(preset, C, K)
-            assert isinstance(net, Denoiser)
-            assert isinstance(net, SegDiffNet if preset in PRESETS else NarrowUNet)
-            assert (net.preset, net.image_channels, net.targets) == (preset, C, K)
-            H, W = 2 * net.stride, 3 * net.stride
-            y_t = torch.zeros(2, N, K, H, W)
-            assert net.denoise(y_t, torch.ones(2, N).long(), net.encode(torch.zeros(2, C, H, W))).shape == y_t.shape
-            with pytest.raises(ValueError, match=rf"multiples of {net.stride}, found {H}x{W + 2}$"):
-                net.encode(torch.zeros(1, C, H, W + 2))
-            with pytest.raises(ValueError, match=rf"^image: expected {C} channels, found {C + 1}$"):
-                net.encode(torch.zeros(1, C + 1, H, W))
-
-
-def test_masks_together_are_masks_one_by_one_in_any_memory_format() -> None:
-    torch.manual_seed(0)
-    net = awake(make_network("segdiff-tiny", 2, 2))
-    image, y_t = torch.rand(2, 2, 16, 24), torch.randn(2, 3, 2, 16, 24)
-    t = torch.tensor([[1, 500, 1000], [20, 30, 999]])
-    together = net.denoise(y_t, t, net.encode(image)).detach()
-    assert not torch.allclose(net.denoise(y_t, t, net.encode(1 - image)), together, atol=1e-3)
-    net.to(memory_format=torch.channels_last)
-    for b, i in product(range(2), range(3)):
-        one = net.denoise(y_t[b : b + 1, i : i + 1], t[b : b + 1, i : i + 1], net.encode(image[b : b + 1]))
-        torch.testing.assert_close(together[b, i], one[0, 0], **CLOSE)
-
-
-def test_the_image_is_encoded_once_and_that_is_as_good_as_at_every_step() -> None:
-    torch.manual_seed(0)
-    net, encoded = awake(make_network("segdiff-tiny")), []
-    config = GaussianDiffusion(T=50, sampler=Sampler(steps=4, sigma=0.0))
-    image = torch.rand(1, 1, 16, 16)
-    encode, denoise = net.encode, net.denoise
-    net.encode = lambda image: encoded.append(1) or encode(image)  # type: ignore[method-assign]
-    once = fakes.diffusion(net, config).sample(image, 3, torch.Generator().manual_seed(0))
-    assert len(encoded) == 1
-    net.denoise = lambda y_t, t, features: denoise(y_t, t, net.encode(image))  # type: ignore[method-assign]
-    always = fakes.diffusion(net, config).sample(image, 3, torch.Generator().manual_seed(0))
-    assert len(encoded) == 1 + 1 + 4
-    assert torch.equal(once, always)
-
-
 @pytest.mark.parametrize("he", [True, False])
 def test_the_image_begins_no_fainter_than_the_noisy_mask(monkeypatch: pytest.MonkeyPatch, he: bool) -> None:
     """By torch's own start it is lost on its way through the RRDB net: the second case, so that this can fail."""
@@ -150,14 +98,6 @@ def test_the_image_begins_no_fainter_than_the_noisy_mask(monkeypatch: pytest.Mon
     with torch.no_grad():
         of_image, of_mask = net.encode(coarse), net.unet.conv_in(torch.randn(8, 1, 32, 32))
     assert ((of_image - of_image.mean(0)).std() > of_mask.std()).item() is he
-
-
-def test_gradients_reach_every_parameter() -> None:
-    torch.manual_seed(0)
-    net = awake(make_network("segdiff-tiny", 2, 2)).train()
-    y_t, t = torch.randn(2, 2, 2, 16, 16), torch.randint(1, 1001, (2, 2))
-    net.denoise(y_t, t, net.encode(torch.rand(2, 2, 16, 16))).square().mean().backward()
-    assert not [name for name, p in net.named_parameters() if p.grad is None or not bool(p.grad.any())]
 
 
 def test_narrow_networks_read_the_image_at_every_step() -> None:

