@@ -52,13 +52,13 @@ def page(document: dict[str, Any]) -> str:
     return environment.get_template("viewer.html.j2").render(
         document=document,
         live=live,
-        policy=_policy(live),
+        policy=policy(live),
         scripts=[Markup(_text(name)) for name in SCRIPTS],  # our own files: the hashes are of these very texts
         style=Markup(_text(STYLE)),
     )
 
 
-def _policy(live: bool) -> str:
+def policy(live: bool) -> str:
     scripts = " ".join(_hash(_text(name)) for name in SCRIPTS)
     server = "connect-src 'self'; " if live else ""
     return (

@@ -20,7 +20,7 @@ from berdiff.methods.folder import save
 from berdiff.training.session import train
 from berdiff.training.stop import RunStopped
 from berdiff_viewer.server.corrections import Corrections
-from berdiff_viewer.server.items import item_of
+from berdiff_viewer.server.items import Item
 from fakes import Blur, make_spec, make_store
 from reproduce.tables.run import run_table
 from small_tables import job
@@ -80,7 +80,7 @@ class World:
         mask[4:9, 5:8] = 1
 
         def save() -> None:
-            Corrections(out).save(item_of(item, "1", "a"), file, {"nodule": mask}, "A. Reader", {"model": "blur"})
+            Corrections(out).save(Item("1", item, "a"), file, {"nodule": mask}, "A. Reader", {"model": "blur"})
 
         return behind_the_boundary("view", save)
 

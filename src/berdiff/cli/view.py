@@ -60,8 +60,9 @@ class View(schema.Settings):
         import torch
 
         from berdiff_viewer.server.common import Limits
+        from berdiff_viewer.server.guard import Access
         from berdiff_viewer.server.models import is_model
-        from berdiff_viewer.server.run import Address, make_service, serve
+        from berdiff_viewer.server.run import make_service, serve
 
         keep_freed_memory()
         torch.set_num_threads(1)  # one worker; the other cores are for reading and packing
@@ -72,8 +73,7 @@ class View(schema.Settings):
         service = make_service(
             (model, *self.models), paths, self.split, self.limit, limits, self.corrections, self.device
         )
-        address = Address(self.host, self.port, self.token, self.host_name, not self.no_browser, self.json)
-        serve(service, address)
+        serve(service, Access(self.host, self.token, self.host_name), self.port, not self.no_browser, self.json)
 
     def check(self) -> None:
         short = self.token is not None and len(self.token) < 16

@@ -7,13 +7,11 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
-from starlette.datastructures import UploadFile
+from starlette.datastructures import FormData, UploadFile
 
-from berdiff_viewer.page import live_page
-from berdiff_viewer.server.common import Refused, not_found
-from berdiff_viewer.server.context import Context, context, new_session, policy_of, session, writing_session
-from berdiff_viewer.server.corrections import safe_name
-from berdiff_viewer.server.jobs import Job
+from berdiff_viewer.page import live_page, policy
+from berdiff_viewer.server.common import Refused
+from berdiff_viewer.server.corrections import file_name
 from berdiff_viewer.server.schemas import (
     ErrorAnswer,
     JobAnswer,
@@ -24,96 +22,117 @@ from berdiff_viewer.server.schemas import (
     StateAnswer,
     UploadAnswer,
 )
-from berdiff_viewer.server.sessions import Session
+from berdiff_viewer.server.service import Service
+from berdiff_viewer.server.sessions import COOKIE, Session
 
-REFUSALS: dict[int | str, dict[str, Any]] = {
-    code: {"model": ErrorAnswer} for code in (400, 401, 403, 404, 405, 409, 413, 422, 429, 503)
-}
-DOCUMENT: dict[int | str, dict[str, Any]] = {200: {"content": {"application/json": {"schema": {"type": "object"}}}}}
-ZIP: dict[int | str, dict[str, Any]] = {
-    200: {"content": {"application/zip": {"schema": {"type": "string", "format": "binary"}}}}
-}
-FORM = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "multipart/form-data": {
-                "schema": {
-                    "type": "object",
-                    "required": ["files"],
-                    "properties": {
-                        "files": {"type": "array", "minItems": 1, "items": {"type": "string", "format": "binary"}}
-                    },
-                }
-            }
-        },
-    }
-}
+Described = dict[int | str, dict[str, Any]]  # for the OpenAPI document
+REFUSALS: Described = {code: {"model": ErrorAnswer} for code in (400, 401, 403, 404, 405, 409, 413, 422, 429, 503)}
+DOCUMENT: Described = {200: {"content": {"application/json": {"schema": {"type": "object"}}}}}
+ZIP: Described = {200: {"content": {"application/zip": {"schema": {"type": "string", "format": "binary"}}}}}
+
+
+def form_of(required: list[str], **properties: dict[str, Any]) -> dict[str, Any]:
+    """A form with files, for the OpenAPI document."""
+    schema = {"type": "object", "required": required, "properties": properties}
+    return {"requestBody": {"required": bool(required), "content": {"multipart/form-data": {"schema": schema}}}}
+
+
+BINARY = {"type": "string", "format": "binary"}
+FORM = form_of(["files"], files={"type": "array", "minItems": 1, "items": BINARY})
+
+
+def service_of(request: Request) -> Service:
+    return request.app.state.service
+
+
+def reading_session(request: Request) -> Session:
+    found = service_of(request).sessions.of(request.headers)
+    if found is None:
+        raise Refused(403, "session: expected one (GET /api/state begins it), found none or one that has expired")
+    return found
+
+
+def writing_session(request: Request) -> Session:
+    """Of a request that changes something: it must carry the token too, which no other site's page can know."""
+    found = reading_session(request)
+    found.check_token(request.headers.get("x-berdiff-token", ""))
+    return found
+
+
+def new_session(request: Request) -> tuple[Session, str]:
+    """The one that the request belongs to, or a new one; and the cookie that says so."""
+    sessions = service_of(request).sessions
+    found = sessions.of(request.headers) or sessions.new()
+    port = (request.scope.get("server") or ("", 0))[1]  # cookies are of a host, whatever the port
+    secure = "; Secure" if request.url.scheme == "https" else ""
+    return found, f"{COOKIE}-{port}={found.id}; Path=/; HttpOnly; SameSite=Lax{secure}"
+
+
 router = APIRouter(responses=REFUSALS)
-On = Annotated[Context, Depends(context)]
-Reading = Annotated[Session, Depends(session)]
+On = Annotated[Service, Depends(service_of)]
+Reading = Annotated[Session, Depends(reading_session)]
 Writing = Annotated[Session, Depends(writing_session)]
 
 
 @router.get("/", response_class=HTMLResponse, summary="The page")
-async def page(request: Request, on: On) -> Response:
-    one, cookie = new_session(request, on)
+async def page(request: Request) -> Response:
+    one, cookie = new_session(request)
     if request.scope["state"].get("by_token"):  # out of the address, before anyone copies or bookmarks it
         answer: Response = RedirectResponse("/", 303)
-    else:
-        html = live_page(one.token)
-        answer = HTMLResponse(html, headers={"Content-Security-Policy": policy_of(html)})
+    else:  # only a header can forbid framing
+        answer = HTMLResponse(live_page(one.token))
+        answer.headers["Content-Security-Policy"] = f"{policy(live=True)}; frame-ancestors 'none'"
     answer.headers.append("Set-Cookie", cookie)
     return answer
 
 
 @router.get("/api/state", summary="Models, items and limits")
 async def state(request: Request, on: On, response: Response) -> StateAnswer:
-    one, cookie = new_session(request, on)
+    one, cookie = new_session(request)
     response.headers.append("Set-Cookie", cookie)
-    return StateAnswer(**on.service.state(one))
+    return on.state(one)
 
 
 @router.get("/api/items/{id}/document", responses=DOCUMENT, summary="An image for the page")
 async def item_document(id: str, on: On, one: Reading) -> Response:
-    item = on.service.item(one, id)
-    return await on.heavy(lambda: _json(on.service.document(item)), item)
+    item = on.item(one, id)
+    return await on.heavy(lambda: _json(on.document(item)))
 
 
 @router.post("/api/items", openapi_extra=FORM, summary="Upload PNG, NIfTI, .npy or DICOM files, or a zip of them")
 async def upload(request: Request, on: On, one: Writing) -> UploadAnswer:
-    limits = on.service.limits
-    async with request.form(max_files=limits.upload_files, max_fields=16) as form:
-        files = [
-            (file.filename or "image", file.file) for _, file in form.multi_items() if isinstance(file, UploadFile)
-        ]
-        items = await on.heavy(lambda: on.service.upload(one, files))
-    return UploadAnswer(items=[item.shown() for item in items])  # pyright: ignore[reportArgumentType]
+    async with request.form(max_files=on.limits.upload_files, max_fields=16) as form:
+        items = await on.heavy(lambda: on.upload(one, files_of(form)))
+    return UploadAnswer(items=[on.shown(item) for item in items])
+
+
+def files_of(form: FormData) -> list[tuple[str, Any]]:
+    return [(part.filename or "image", part.file) for _, part in form.multi_items() if isinstance(part, UploadFile)]
 
 
 @router.post("/api/jobs", status_code=202, summary="Segment an item around a point")
 async def start(body: JobRequest, on: On, one: Writing) -> JobStarted:
-    job = on.service.start_job(one, body)
-    return JobStarted(id=job.id, place=on.service.queue.shown(job)["place"] or 0)
+    job = on.start_job(one, body)
+    return JobStarted(id=job.id, place=on.queue.shown(job).place or 0)
 
 
 @router.get("/api/jobs/{id}", summary="How far it is; a job that nobody asks about is cancelled")
 async def job(id: str, on: On, one: Reading) -> JobAnswer:
     found = one.job(id)
     found.touch()
-    return JobAnswer(**on.service.queue.shown(found))
+    return on.queue.shown(found)
 
 
 @router.delete("/api/jobs/{id}", summary="Cancel")
 async def cancel(id: str, on: On, one: Writing) -> JobAnswer:
     found = one.job(id)
-    on.service.queue.cancel(found)
-    return JobAnswer(**on.service.queue.shown(found))
+    on.queue.cancel(found)
+    return on.queue.shown(found)
 
 
 @router.get("/api/jobs/{id}/document", responses=DOCUMENT, summary="The masks for the page")
 async def job_document(id: str, on: On, one: Reading) -> Response:
-    done = _done(one.job(id))
+    done = one.job(id).finished()
     return await on.heavy(lambda: _json(done.document()))
 
 
@@ -122,31 +141,26 @@ async def files(
     id: str, on: On, one: Reading, kind: Annotated[Literal["nifti", "dicom-seg", "json"], Query()]
 ) -> Response:
     found = one.job(id)
-    done, item = _done(found), on.service.item(one, found.item)
+    done, item = found.finished(), on.item(one, found.item)
 
     def zipped() -> Response:
         content = io.BytesIO()
         with zipfile.ZipFile(content, "w") as archive:  # NIfTI is compressed already
-            for name, data in done.files(kind, on.service.limits):
+            for name, data in done.files(kind, on.limits):
                 archive.writestr(zipfile.ZipInfo(name), data)
-        name = safe_name(item.name.replace("/", "-"), "name").encode("ascii", "replace").decode().replace("?", "-")
-        disposition = f'attachment; filename="{name}-{kind}.zip"'
-        return Response(content.getvalue(), 200, {"Content-Disposition": disposition}, "application/zip")
+        return download(content.getvalue(), f"{file_name(item)}-{kind}.zip", "application/zip")
 
-    return await on.heavy(zipped, item)
+    return await on.heavy(zipped)
 
 
 @router.post("/api/items/{id}/raters", status_code=201, summary="Save a rater's mask")
 async def rater(id: str, body: RaterRequest, on: On, one: Writing) -> RaterAnswer:
-    item = on.service.item(one, id)
-    saved, missing = await on.heavy(lambda: on.service.save_rater(one, item, body), item)
-    return RaterAnswer(saved=saved, missing=missing)
+    item = on.item(one, id)
+    return await on.heavy(lambda: on.save_rater(one, item, body))
 
 
-def _done(job: Job):
-    if job.state != "done" or job.result is None:
-        raise not_found("job") if job.over else Refused(409, f"job: expected a finished one, found it {job.state}")
-    return job.result
+def download(content: bytes, name: str, kind: str) -> Response:
+    return Response(content, 200, {"Content-Disposition": f'attachment; filename="{name}"'}, kind)
 
 
 def _json(document: dict[str, Any]) -> Response:

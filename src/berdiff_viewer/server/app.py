@@ -4,19 +4,16 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from berdiff import __version__
+from berdiff.errors import InputError
 from berdiff_viewer.server import api, monai, monai_datastore
-from berdiff_viewer.server.common import Refused
-from berdiff_viewer.server.context import Context, known_session
-from berdiff_viewer.server.guard import UNEXPECTED, Access, Guard
+from berdiff_viewer.server.common import refusal
+from berdiff_viewer.server.guard import Access, Guard
 from berdiff_viewer.server.service import Service
-
-MOST_CHARACTERS = 300
 
 
 def create_app(service: Service, access: Access) -> Guard:
@@ -28,6 +25,9 @@ def create_app(service: Service, access: Access) -> Guard:
         yield
         service.close()
 
+    async def refuse(request: Request, error: Any) -> Response:
+        return refusal(error, service.say)
+
     app = FastAPI(
         title="berdiff view",
         version=__version__,
@@ -35,40 +35,9 @@ def create_app(service: Service, access: Access) -> Guard:
         docs_url=None,  # their pages load scripts from elsewhere
         redoc_url=None,
         lifespan=lifespan,
+        exception_handlers=dict.fromkeys((InputError, RequestValidationError, HTTPException, Exception), refuse),
     )
-    app.state.context = Context(service)
-    app.include_router(api.router)
-    app.include_router(monai.router)
-    app.include_router(monai_datastore.router)
-    monai.add_not_offered(app)
-    app.add_exception_handler(Refused, _refused)
-    app.add_exception_handler(RequestValidationError, _not_valid)
-    app.add_exception_handler(HTTPException, _http)
-    app.add_exception_handler(Exception, _unexpected)
-    return Guard(app, access, service.limits, lambda headers: known_session(headers, service) is not None)
-
-
-def _answer(request: Request, status: int, sentence: str, retry: int = 0) -> JSONResponse:
-    content = {"error": sentence}
-    if request.url.path.split("/")[1] in monai.NOT_OFFERED:  # what MONAI Label's clients look for
-        content["detail"] = sentence
-    return JSONResponse(content, status, {"Retry-After": str(retry)} if retry else None)
-
-
-async def _refused(request: Request, error: Any) -> JSONResponse:
-    return _answer(request, error.status, str(error), error.retry)
-
-
-async def _not_valid(request: Request, error: Any) -> JSONResponse:
-    fault = error.errors()[0]
-    place = ".".join(map(str, fault["loc"][1:])) or "request"  # the first part says body, query or path
-    expected = str(fault["msg"]).removeprefix("Input should be ")
-    return _answer(request, 422, f"{place}: expected {expected}, found something else"[:MOST_CHARACTERS])
-
-
-async def _http(request: Request, error: Any) -> JSONResponse:
-    return _answer(request, error.status_code, f"request: {error.detail}"[:MOST_CHARACTERS])
-
-
-async def _unexpected(request: Request, error: Exception) -> JSONResponse:
-    return _answer(request, 500, UNEXPECTED)
+    app.state.service = service
+    for router in (api.router, monai.router, monai_datastore.router, monai.not_offered_router()):
+        app.include_router(router)
+    return Guard(app, access, service.limits, lambda headers: service.sessions.of(headers) is not None)

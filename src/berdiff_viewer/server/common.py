@@ -5,9 +5,16 @@ import re
 import sys
 import traceback
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import ValidationError
+from starlette.exceptions import HTTPException
+
+from berdiff.errors import InputError
 
 # --- limits: what goes beyond is refused in one sentence, before it costs anything ------------------------------------
 
@@ -22,7 +29,7 @@ class Limits:
     upload_files: int = 4096  # of one upload, those in archives counted
     unpacked_bytes: int = 2048 * MIB  # of one upload, after unpacking
     stored_bytes: int = 8192 * MIB  # of all uploads together
-    pixels: int = 2**28  # of one image or volume: a thousand slices of 512x512
+    pixels: int = 2**28  # of one uploaded image or volume: a thousand slices of 512x512
     side: int = 2**15  # pixels along one side
     items: int = 200  # of one session
     samples: int = 64  # masks of one job
@@ -51,10 +58,11 @@ class Limits:
 # --- refusals: one sentence and a status, never a path or a traceback -------------------------------------------------
 
 MOST_CHARACTERS = 500
+UNEXPECTED = "the server met a problem that its log has"
 
 
-class Refused(Exception):
-    """An answer other than success."""
+class Refused(InputError):
+    """An answer other than success, and other than 400, which every InputError is."""
 
     def __init__(self, status: int, sentence: str, retry: int = 0) -> None:
         super().__init__(sentence)
@@ -65,35 +73,47 @@ def not_found(what: str) -> Refused:
     return Refused(404, f"{what}: expected one that is open here, found none of that name")
 
 
-def busy(sentence: str, status: int = 503) -> Refused:
-    return Refused(status, sentence, retry=1)
+def refusal(error: Exception, say: Callable[[InputError], str] = str) -> JSONResponse:
+    """The answer that any error becomes, whoever asked: `error` is for the page, `detail` for MONAI Label's clients."""
+    status, sentence, retry = 500, UNEXPECTED, 0
+    if isinstance(error, InputError):
+        status, retry = (error.status, error.retry) if isinstance(error, Refused) else (400, 0)
+        sentence = say(error)
+    elif isinstance(error, RequestValidationError):
+        status, sentence = 422, fault(error, skip=1)  # the first part of a place is body, query or path
+    elif isinstance(error, HTTPException):
+        status, sentence = error.status_code, f"request: {error.detail}"
+    told = sentence[:MOST_CHARACTERS]
+    return JSONResponse({"error": told, "detail": told}, status, {"Retry-After": str(retry)} if retry else None)
 
 
-def public(error: BaseException | str, paths: Iterable[Path]) -> str:
+def fault(error: RequestValidationError | ValidationError, skip: int = 0) -> str:
+    """The first thing that is wrong in a request."""
+    first = error.errors()[0]
+    place = ".".join(map(str, first["loc"][skip:])) or "request"
+    return f"{place}: expected {str(first['msg']).removeprefix('Input should be ')}, found something else"
+
+
+def public(sentence: str, folders: Iterable[Path]) -> str:
     """A sentence about files, without the folders that they lie in on this machine."""
-    sentence = str(error).replace("(--force segments", '("force": true segments')
-    for folder in sorted({str(path.parent) for path in paths}, key=len, reverse=True):
-        here = rf"(?<![\w/.-]){re.escape(folder)}"  # a folder called `data` is not every word of that name
-        sentence = re.sub(f"{here}/", "", sentence)
-        sentence = re.sub(rf"{here}(?![\w-])", "the folder", sentence) if "/" in folder else sentence
-    return sentence[:MOST_CHARACTERS]
+    sentence = sentence.replace("(--force segments", '("force": true segments')
+    for folder in sorted(map(str, folders), key=len, reverse=True):
+        if folder in sentence:
+            here = rf"(?<![\w/.-]){re.escape(folder)}"  # a folder called `data` is not every word of that name
+            sentence = re.sub(f"{here}/", "", sentence)
+            sentence = re.sub(rf"{here}(?![\w-])", "the folder", sentence) if "/" in folder else sentence
+    return sentence
 
 
 # --- the log: one line per request, and where something failed; never a name of a file, a patient or a token ----------
 
 logger = logging.getLogger("berdiff.view")
-_recent: deque[str] = deque(maxlen=1000)
+recent_lines: deque[str] = deque(maxlen=1000)  # for those who ask the server for its log
 
 
 class _Keep(logging.Handler):
-    """For those who ask the server for its log."""
-
     def emit(self, record: logging.LogRecord) -> None:
-        _recent.append(self.format(record))
-
-
-def recent_lines(lines: int) -> list[str]:
-    return list(_recent)[-lines:] if lines else []
+        recent_lines.append(self.format(record))
 
 
 def set_up_log(level: int = logging.INFO) -> None:

@@ -66,42 +66,37 @@ class Corrections:
         of the masks marks anything, of empty ones all. A rater's later mask of a case takes the place of the earlier
         one, with `slices` in these alone.
         """
-        name = safe_name(rater, "name")
+        name, shape, case = safe_name(rater, "name"), plane_shape(file), case_name(item, file)
         targets = {safe_name(target, "target"): mask for target, mask in masks.items()}
-        shape = file.values.shape[2:] if file.planar else file.values.shape[1:]
         for target, mask in targets.items():
             expect(mask.shape == shape, target, f"a mask of {by(shape)} like its image", by(mask.shape))
-        if not file.planar:
-            looked_at = np.flatnonzero([np.any([mask[z] for mask in masks.values()]) for z in range(shape[0])]).tolist()
-            if slices is not None:
-                looked_at = sorted(set(slices))
-            elif not looked_at:  # an empty mask says that nothing is there
-                looked_at = list(range(shape[0]))
+        if file.planar:
+            expect(slices is None, "slices", "none for an image that is no volume", slices)
+        else:
+            marked = np.flatnonzero(np.any([mask.any((1, 2)) for mask in masks.values()], 0)).tolist()
+            # an empty mask says that nothing is there
+            looked_at = sorted(set(slices)) if slices is not None else marked or list(range(shape[0]))
             fits = all(0 <= z < shape[0] for z in looked_at)
             expect(fits, "slices", f"numbers from 0 to {shape[0] - 1}", looked_at)
             note = {**note, "slices": looked_at}
             # what a model drew where nobody looked is nobody's opinion
             targets = {target: _only_in(mask, looked_at) for target, mask in targets.items()}
-        else:
-            expect(slices is None, "slices", "none for an image that is no volume", slices)
-        case = case_name(item, file)
         written: list[str] = []
         with self._lock:
-            for relative, content in image_files(item, file, case):
-                written += [relative] if not (self.folder / relative).exists() else []
-                _write(self.folder / relative, content)
+            for path, content in image_files(item, file, case):
+                written += [path] if not (self.folder / path).exists() else []
+                _write(self.folder / path, content)
             for target, mask in targets.items():
                 own = note
                 if slices is not None:
                     mask, own = self._with_earlier(file, mask, note, f"{name}/{target}", case)
                 suffix, content = mask_file(file, (mask > 0).astype(np.uint8))
-                written.append(f"masks/{name}/{target}/{case}{suffix}")
-                _write(self.folder / written[-1], content)
+                path, note_path = f"masks/{name}/{target}/{case}{suffix}", f"notes/{name}/{target}/{case}.json"
+                _write(self.folder / path, content)
                 when = datetime.now(UTC).isoformat(timespec="seconds")
                 facts = {"berdiff": __version__, "rater": rater, "target": target, "case": case, "saved": when}
-                note_name = f"notes/{name}/{target}/{case}.json"
-                write_text(self.folder / note_name, schema.dump({**facts, "image": item.name, **own}))
-                written.append(note_name)
+                write_text(self.folder / note_path, schema.dump({**facts, "image": item.name, **own}))
+                written += [path, note_path]
         return written
 
     def _with_earlier(
@@ -113,9 +108,7 @@ class Corrections:
         if found is None:
             return mask, note
         earlier = json.loads(path.read_text("utf-8")) if path.exists() else {}
-        before = earlier.get(
-            "slices", range(len(mask))
-        )  # without a note or its slices it is of all, as preparing has it
+        before = earlier.get("slices", range(len(mask)))  # without them it is of all, as preparing has it
         kept = sorted(set(before) - set(note["slices"]))
         mask = mask.copy()
         mask[kept] = read_labels(found, file)[kept]
@@ -169,24 +162,37 @@ def safe_name(text: str, what: str) -> str:
     return clean
 
 
-def case_name(item: Item, file: ImageFile) -> str:
+def file_name(item: Item) -> str:
+    """What a file that a client gets of an item is called."""
+    return safe_name(item.name.replace("/", "-"), "name").encode("ascii", "replace").decode().replace("?", "-")
+
+
+def plane_shape(file: ImageFile) -> tuple[int, ...]:
+    """([Z,] H, W) of its masks."""
+    return file.values.shape[2 if file.planar else 1 :]
+
+
+def digest_of(file: ImageFile) -> str:
     digest = hashlib.sha256(repr((file.values.shape, file.values.dtype.str)).encode())
     digest.update(np.ascontiguousarray(file.values).data)
-    return f"{safe_name(item.name.replace('/', '-'), 'image')[-80:]}-{digest.hexdigest()[:8]}"
+    return digest.hexdigest()[:8]
+
+
+def case_name(item: Item, file: ImageFile) -> str:
+    return f"{safe_name(item.name.replace('/', '-'), 'image')[-80:]}-{digest_of(file)}"
 
 
 def image_files(item: Item, file: ImageFile, case: str) -> list[tuple[str, bytes]]:
     """(relative path, content). DICOM becomes NIfTI or .npy: its values and place, and nothing of the patient."""
-    paths, kind = item.paths, file.geometry.kind
-    if kind in ("png", "nifti", "npy"):
-        several = len(paths) > 1  # a file per channel: `--image-name "{case}_{channel}"`
-        names = [f"{case}_{i:04d}" if several else case for i in range(len(paths))]
-        return [(f"images/{n}{_suffix(path)}", path.read_bytes()) for n, path in zip(names, paths, strict=True)]
-    if kind == "dicom" and not file.planar:
-        return [(f"images/{case}.nii.gz", nifti_bytes(file.values[0], file))]
-    several = len(file.values) > 1
-    names = [f"{case}_{i:04d}" if several else case for i in range(len(file.values))]
-    return [(f"images/{n}.npy", _npy(plane[0])) for n, plane in zip(names, file.values, strict=True)]
+    if file.geometry.kind in ("png", "nifti", "npy"):
+        parts = [(_suffix(path), path.read_bytes()) for path in item.paths]
+    elif file.geometry.kind == "dicom" and not file.planar:
+        parts = [(".nii.gz", nifti_bytes(file.values[0], file))]
+    else:
+        parts = [(".npy", _npy(plane[0])) for plane in file.values]
+    # a file per channel: `--image-name "{case}_{channel}"`
+    names = [f"{case}_{i:04d}" for i in range(len(parts))] if len(parts) > 1 else [case]
+    return [(f"images/{name}{suffix}", content) for name, (suffix, content) in zip(names, parts, strict=True)]
 
 
 def mask_file(file: ImageFile, mask: np.ndarray) -> tuple[str, bytes]:

@@ -5,7 +5,7 @@ and what it could send is refused by Host (DNS rebinding), by Origin and by the 
 """
 
 import ipaddress
-import json
+import secrets
 import socket
 import time
 from collections.abc import Callable
@@ -14,9 +14,8 @@ from hmac import compare_digest
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from berdiff_viewer.server.common import MIB, Limits, Refused, log_failure, logger
+from berdiff_viewer.server.common import MIB, Limits, Refused, log_failure, logger, refusal
 
-UNEXPECTED = "the server met a problem that its log has"
 PREFIX = "/token/"  # .../token/TOKEN/info/: for programs that can be given an address and nothing else
 HEADERS = {
     "X-Content-Type-Options": "nosniff",
@@ -32,22 +31,25 @@ HEADERS = {
 
 @dataclass(frozen=True)
 class Access:
-    """Under which names the server answers, and with which token, if any, to whom."""
+    """Under which names the server answers, and with which token. Other machines can reach another address than this
+    machine's own: then a token is needed, and made where none is given."""
 
     host: str = "127.0.0.1"
-    token: str | None = None  # None: no other machine can reach it
+    token: str | None = None
     names: tuple[str, ...] = ()  # further names, such as that of a proxy
     known: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
         names = {"localhost", "127.0.0.1", "::1", self.host.lower(), *(name.lower() for name in self.names)}
         if not self.local:
+            object.__setattr__(self, "token", self.token or secrets.token_urlsafe(24))
             names |= {socket.gethostname().lower(), socket.getfqdn().lower()}
         object.__setattr__(self, "known", frozenset(names))
 
     @property
     def local(self) -> bool:
-        return is_local(self.host)
+        """Whether other machines cannot reach it."""
+        return self.host == "localhost" or (_is_address(self.host) and ipaddress.ip_address(self.host).is_loopback)
 
     def check_host(self, host: str) -> None:
         name = (urlsplit(f"//{host}").hostname or "") if _parses(host) else ""
@@ -62,12 +64,8 @@ class Access:
         if headers.get("sec-fetch-site", "none") not in ("none", "same-origin") and not navigation:
             raise Refused(403, "Sec-Fetch-Site: expected the server's own page, found another")
 
-    def opens(self, token: str | None) -> bool:
-        return self.token is None or (token is not None and compare_digest(token.encode(), self.token.encode()))
-
-
-def is_local(host: str) -> bool:
-    return host == "localhost" or (_is_address(host) and ipaddress.ip_address(host).is_loopback)
+    def opens(self, token: str) -> bool:
+        return self.token is None or compare_digest(token.encode(), self.token.encode())
 
 
 class Guard:
@@ -101,13 +99,11 @@ class Guard:
             headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
             self._check(scope, headers)
             await self.app(scope, self._limited(scope, headers, receive), answer)
-        except Refused as refused:
-            if not status:
-                await _send(answer, refused.status, str(refused))
         except Exception as error:  # the client learns that it failed, the log where
-            log_failure(error)
+            if not isinstance(error, Refused):
+                log_failure(error)
             if not status:
-                await _send(answer, 500, UNEXPECTED)
+                await refusal(error)(scope, receive, answer)
         route = getattr(scope.get("route"), "path", "(no such page)")
         logger.info("%s %s %d %.0f ms", method, route, status, 1e3 * (time.perf_counter() - began))
 
@@ -124,28 +120,30 @@ class Guard:
         scope["state"] = {**scope.get("state", {}), "by_token": bool(asked) and self.access.token is not None}
 
     def _strip_prefix(self, scope: Any) -> bool:
-        """Whether the path had the token in front, which is then taken off."""
-        path: str = scope["path"]
-        if not path.startswith(PREFIX):
-            return False
-        token, _, rest = path.removeprefix(PREFIX).partition("/")
-        if self.access.token is None or not self.access.opens(token):
-            raise Refused(401, "token: expected the one that the server printed at its start, found another")
-        scope["path"], scope["raw_path"] = f"/{rest}", f"/{rest}".encode()
-        return True
+        """Whether the path had the token in front, which is then taken off; so is a / at the end."""
+        path, opened = scope["path"], False
+        if path.startswith(PREFIX):
+            token, _, path = path.removeprefix(PREFIX).partition("/")
+            if self.access.token is None or not self.access.opens(token):
+                raise Refused(401, "token: expected the one that the server printed at its start, found another")
+            opened = True
+        scope["path"] = f"/{path.removeprefix('/').rstrip('/')}"
+        scope["raw_path"] = scope["path"].encode()
+        return opened
 
     def _limited(self, scope: Any, headers: dict[str, str], receive: Any) -> Any:
         most, seen = self._most(scope["method"], scope["path"]), 0
+        too_much = Refused(413, f"request: expected at most {most // MIB or 1} MiB, found more")
         declared = headers.get("content-length", "0")
         if not declared.isdecimal() or int(declared) > most:
-            raise Refused(413, f"request: expected at most {most // MIB or 1} MiB, found more")
+            raise too_much
 
         async def limited() -> Any:
             nonlocal seen
             message = await receive()
             seen += len(message.get("body", b""))
             if seen > most:
-                raise Refused(413, f"request: expected at most {most // MIB or 1} MiB, found more")
+                raise too_much
             return message
 
         return limited
@@ -155,12 +153,6 @@ class Guard:
             return self.limits.mask_bytes
         with_files = ("/api/items", "/session", "/infer/", "/datastore")
         return self.limits.upload_bytes if method != "GET" and path.startswith(with_files) else self.limits.json_bytes
-
-
-async def _send(send: Any, status: int, sentence: str) -> None:
-    headers = [(b"content-type", b"application/json")]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": json.dumps({"error": sentence}).encode()})
 
 
 def _is_address(name: str) -> bool:

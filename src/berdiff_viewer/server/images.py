@@ -12,7 +12,6 @@ from berdiff.data.describe import expect
 from berdiff.data.input_spec import InputSpec, Intensity
 from berdiff.data.intensity import LUNG_WINDOW
 from berdiff.data.reading import ImageFile, read_image_file, read_image_files
-from berdiff.errors import InputError
 from berdiff.inference.opening import OpenedImage, noted, open_file, open_input
 from berdiff.inference.region import Region
 from berdiff.inference.settings import SegmentSettings
@@ -47,8 +46,7 @@ class Images:
 
     def file(self, item: Item, channels: int | None = None) -> ImageFile:
         """The values as stored. `channels`: as a model with so many takes them; a colour picture may be grey to it."""
-        if item.input.error:
-            raise InputError(item.input.error)
+        item.check()
 
         def read() -> ImageFile:
             if channels is not None:
@@ -58,9 +56,7 @@ class Images:
 
         if channels == item.channels:
             channels = None  # the same reading
-        file = self._once((item.id, f"file {channels}"), read, lambda of: of.values.nbytes)
-        expect(file.values[0].size <= self._limits.pixels, item.name, f"at most {self._limits.pixels} pixels", "more")
-        return file
+        return self._once((item.id, f"file {channels}"), read, lambda of: of.values.nbytes)
 
     def slab(self, item: Item, spec: InputSpec, settings: SegmentSettings) -> tuple[OpenedImage, Region] | None:
         """The slices of a volume that `settings.region.center` means, as a volume of these alone, and the region in

@@ -1,11 +1,11 @@
 """What can be looked at: images of the command line, which all sessions share, and uploads, which belong to one."""
 
 import secrets
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 from berdiff.data import dicom, manifest, volumes
 from berdiff.data.held_out import open_held_out
@@ -15,6 +15,7 @@ from berdiff.data.subset import choose_cases
 from berdiff.errors import InputError
 from berdiff.inference.inputs import Input, case_input, find_inputs
 from berdiff_viewer.server.results import SavedResult, saved_results
+from berdiff_viewer.server.schemas import ItemAnswer
 
 
 @dataclass(eq=False)
@@ -23,15 +24,40 @@ class Item:
 
     id: str
     input: Input
-    kind: Kind
     group: str  # the argument or the upload that it came with
     own: bool = False  # of one session alone
-    shape: tuple[int, ...] = ()  # ([Z,] H, W) upright; empty: known after opening
-    channels: int | None = None
     saved: SavedResult | None = None  # where it is a result
+    kind: Kind = "png"
+    shape: tuple[int, ...] = ()  # ([Z,] H, W) upright; empty: not known, as of what cannot be read
+    channels: int | None = None
     title: str = ""  # what people call it, where that is not its name
     series: str = field(default="", repr=False)  # the DICOM series, by which other programs name it
     disagreement: float | None = None  # of the samples last drawn of it, or saved with it (0 to 1)
+
+    def __post_init__(self) -> None:
+        self.disagreement = self.saved.disagreement if self.saved is not None else None
+        try:
+            self._read_header()
+        except InputError as error:
+            self.input = Input(self.name, self.paths, error=str(error))
+
+    def _read_header(self) -> None:
+        store, first, several = self.input.store, self.paths[0], len(self.paths) > 1
+        if store is not None:
+            self.kind, self.shape, self.channels = "store", store.size, len(store.channels)
+        elif not self.input.error:
+            self.kind = kind_of(first) or "png"
+            self.channels = len(self.paths) if several and self.kind != "dicom" else None
+            if self.kind == "dicom":
+                header = dicom.read_header(first)
+                self.series, self.title, self.channels = header.series_uid, header.title, 1
+                self.shape = volumes.shape_of_series(header, len(self.paths)) if several else header.shape
+            elif self.kind == "nifti" and len(stored := volumes.stored_shape(first)) > 3 and stored[3] > 1:
+                self.shape, self.channels = volumes.shape_of(first, 4)[-3:], stored[3]
+            else:
+                found = outline(first)
+                self.shape = found.size if found.slices is None else (found.slices, *found.size)
+                self.channels = self.channels or found.channels
 
     @property
     def name(self) -> str:
@@ -41,41 +67,14 @@ class Item:
     def paths(self) -> tuple[Path, ...]:
         return self.input.paths
 
-    @property
-    def volume(self) -> bool:
-        return len(self.shape) == 3
+    def check(self) -> None:
+        if self.input.error:
+            raise InputError(self.input.error)
 
-    def shown(self) -> dict[str, Any]:
-        kind = "result" if self.saved else "volume" if self.volume else "image"
-        named = {"id": self.id, "name": self.name, "title": self.title, "kind": kind, "shape": list(self.shape)}
-        return {**named, "channels": self.channels, "group": self.group, "own": self.own, "error": self.input.error}
-
-
-def item_of(one: Input, id: str, group: str, own: bool = False, saved: SavedResult | None = None) -> Item:
-    """With what its header says, if it says it cheaply."""
-    if one.store is not None:
-        shape, channels = one.store.size, len(one.store.channels)
-        return Item(id, one, "store", group, own, shape, channels, saved, disagreement=saved and saved.disagreement)
-    item = Item(id, one, "png", group, own, saved=saved, disagreement=saved and saved.disagreement)
-    if one.error:
-        return item
-    first = one.paths[0]
-    try:
-        item.kind = kind_of(first) or "png"
-        item.channels = len(one.paths) if len(one.paths) > 1 and item.kind != "dicom" else None
-        if item.kind == "dicom":
-            header = dicom.read_header(first)
-            item.series, item.title, item.channels = header.series_uid, header.title, 1
-            item.shape = volumes.shape_of_series(header, len(one.paths)) if len(one.paths) > 1 else ()
-        if item.kind == "nifti" and len(stored := volumes.stored_shape(first)) > 3 and stored[3] > 1:
-            item.shape, item.channels = volumes.shape_of(first, 4)[-3:], stored[3]
-        elif item.kind != "dicom" or len(one.paths) == 1:
-            found = outline(first)
-            item.shape = found.size if found.slices is None else (found.slices, *found.size)
-            item.channels = item.channels or found.channels
-    except InputError as error:
-        item.input = Input(one.name, one.paths, error=str(error))
-    return item
+    def shown(self, error: str) -> ItemAnswer:
+        kind = "result" if self.saved else "volume" if len(self.shape) == 3 else "image"
+        named = {"id": self.id, "name": self.name, "title": self.title, "group": self.group, "own": self.own}
+        return ItemAnswer(kind=kind, shape=list(self.shape), channels=self.channels, error=error, **named)
 
 
 def shared_items(
@@ -86,24 +85,33 @@ def shared_items(
     if not paths:
         store = open_held_out() if split == "test" else open_store()
         cases = [case_input(store, int(i)) for i in choose_cases(store, split, limit, seed, spread=True)]
-        return [item_of(one, f"s{next(numbers)}", "embedded data") for one in cases]
+        return [Item(f"s{next(numbers)}", one, "embedded data") for one in cases]
     items: list[Item] = []
     for path in paths:
         group = Path(path).name or path
         if found := saved_results(Path(path)) if _is_local_folder(path) else []:
-            items += [item_of(one.source, f"s{next(numbers)}", group, saved=one) for one in found[:limit]]
+            items += [Item(f"s{next(numbers)}", one.source, group, saved=one) for one in found[:limit]]
         else:
             inputs = find_inputs([path], channels, split, limit, seed)
-            items += [item_of(one, f"s{next(numbers)}", group) for one in inputs]
+            items += [Item(f"s{next(numbers)}", one, group) for one in inputs]
     if not any(item.input.error == "" for item in items):
         raise InputError(items[0].input.error if items else f"{paths[0]}: expected images, found none")
-    return items
+    return _told_apart(items)
 
 
 def uploaded_items(folder: Path, channels: Sequence[str], group: str) -> list[Item]:
     """The images of an upload that lies in `folder`; each was chosen, so none is left out."""
     found = find_inputs([folder], channels, labels=True)
-    return [item_of(one, secrets.token_urlsafe(9), group, own=True) for one in found]
+    return _told_apart([Item(secrets.token_urlsafe(9), one, group, own=True) for one in found])
+
+
+def _told_apart(items: list[Item]) -> list[Item]:
+    """Series that are called alike, as those of one number and date are, get the last digits of their UIDs."""
+    times = Counter((item.group, item.title) for item in items)
+    for item in items:
+        if item.title and times[item.group, item.title] > 1:
+            item.title += f", UID ...{item.series[-8:]}"
+    return items
 
 
 def _is_local_folder(path: str) -> bool:

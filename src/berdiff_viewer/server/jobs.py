@@ -6,14 +6,12 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal
 
 from berdiff.errors import InputError
-from berdiff_viewer.server.common import Limits, busy, log_failure
+from berdiff_viewer.server.common import Limits, Refused, log_failure
+from berdiff_viewer.server.schemas import JobAnswer, State
 from berdiff_viewer.server.work import Progress, Segmented
 
-State = Literal["queued", "running", "done", "failed", "cancelled"]
-Work = Callable[[Progress], Segmented]
 FAILED = "the segmentation failed for a reason that the server's log has"
 
 
@@ -23,8 +21,7 @@ class Cancelled(Exception):
 
 @dataclass(eq=False)
 class Job:
-    work: Work
-    say: Callable[[InputError], str]  # the sentence that the client is told
+    work: Callable[[Progress], Segmented]
     item: str
     id: str = field(default_factory=lambda: secrets.token_urlsafe(12))
     state: State = "queued"
@@ -47,15 +44,20 @@ class Job:
         if self.stop:
             raise Cancelled
 
+    def finished(self) -> Segmented:
+        if self.state != "done" or self.result is None:
+            raise Refused(404 if self.over else 409, f"job: expected a finished one, found it {self.state}")
+        return self.result
+
 
 class JobQueue:
-    """The queue and its worker."""
+    """The queue and its worker. `say` makes the sentence that the client is told."""
 
-    def __init__(self, limits: Limits) -> None:
-        self._limits = limits
+    def __init__(self, limits: Limits, say: Callable[[InputError], str]) -> None:
+        self._limits, self._say = limits, say
         self._waiting: deque[Job] = deque()
         self._running: Job | None = None
-        self._changed = threading.Condition()
+        self._changed = threading.Condition(threading.RLock())
         self._closed = False
         self._thread = threading.Thread(target=self._loop, name="berdiff-worker", daemon=True)
 
@@ -65,17 +67,17 @@ class JobQueue:
     def add(self, job: Job) -> None:
         """Refused where the queue is full."""
         with self._changed:
-            if len(self._waiting) >= self._limits.jobs or self._closed:
-                sentence = f"the server is busy: {len(self._waiting)} segmentations are waiting; try again soon"
-                raise busy(sentence, 429)
+            waiting = len(self._waiting)
+            if waiting >= self._limits.jobs or self._closed:
+                sentence = f"the server is busy: {waiting} segmentations are waiting; try again soon"
+                raise Refused(429, sentence, retry=1)
             self._waiting.append(job)
             self._changed.notify()
 
-    def shown(self, job: Job) -> dict[str, Any]:
+    def shown(self, job: Job) -> JobAnswer:
         with self._changed:
-            place = self._waiting.index(job) if job.state == "queued" and job in self._waiting else None
-            named = {"id": job.id, "state": job.state, "place": place}
-            return {**named, "done": job.done, "total": job.total, "error": job.error}
+            place = self._waiting.index(job) if job in self._waiting else None
+            return JobAnswer(id=job.id, state=job.state, place=place, done=job.done, total=job.total, error=job.error)
 
     def cancel(self, job: Job) -> None:
         """A waiting one leaves the queue at once, a running one stops after its step."""
@@ -85,21 +87,18 @@ class JobQueue:
                 self._waiting.remove(job)
                 job.state = "cancelled"
 
-    def cancel_abandoned(self) -> None:
-        """Those whose clients no longer ask."""
-        latest = time.monotonic() - self._limits.abandoned_seconds
+    def cancel_abandoned(self, seconds: float) -> None:
+        """Those whose clients did not ask for so long."""
+        latest = time.monotonic() - seconds
         with self._changed:
-            alive = [*self._waiting, *([self._running] if self._running else [])]
-            left = [job for job in alive if job.asked < latest]
-        for job in left:
-            self.cancel(job)
+            for job in (*self._waiting, *([self._running] if self._running else [])):
+                if job.asked < latest:
+                    self.cancel(job)
 
     def close(self) -> None:
         with self._changed:
             self._closed = True
-            for job in (*self._waiting, *([self._running] if self._running else [])):
-                job.stop = True
-            self._waiting.clear()
+            self.cancel_abandoned(-1)
             self._changed.notify()
         if self._thread.is_alive():
             self._thread.join(timeout=10)
@@ -123,7 +122,7 @@ class JobQueue:
         except Cancelled:
             state = "cancelled"
         except InputError as error:
-            job.error = job.say(error)
+            job.error = self._say(error)
         except Exception as error:  # the worker outlives whatever a job meets
             job.error = FAILED
             log_failure(error)

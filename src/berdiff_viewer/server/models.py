@@ -4,7 +4,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from berdiff import schema
 from berdiff.data.describe import expect
@@ -12,6 +12,7 @@ from berdiff.data.input_spec import InputSpec
 from berdiff.methods import folder
 from berdiff.methods.config import MethodConfig
 from berdiff_viewer.server.common import Refused
+from berdiff_viewer.server.schemas import ModelAnswer
 
 if TYPE_CHECKING:
     from berdiff.inference.model import Model
@@ -37,13 +38,11 @@ class ModelEntry:
                 self._model = load(self.path, self.device)
             return self._model
 
-    def shown(self) -> dict[str, Any]:
-        spec = self.spec
+    def shown(self) -> ModelAnswer:
+        names = ("size", "channels", "targets", "kind", "patches", "trained_on", "notes")
         sampler = getattr(self.config, "sampler", None)
-        described = {"size": list(spec.size), "channels": list(spec.channels), "targets": list(spec.targets)}
-        described |= {"kind": spec.kind, "patches": spec.patches, "trained_on": spec.trained_on}
-        described |= {"notes": list(spec.notes)}
-        return {"name": self.name, **described, "sampler": None if sampler is None else schema.plain(sampler)}
+        told = {**{name: getattr(self.spec, name) for name in names}, "sampler": sampler and schema.plain(sampler)}
+        return ModelAnswer.model_validate({"name": self.name, **told})
 
 
 class Models:

@@ -6,24 +6,25 @@ Images are those of the command line, and those that a client adds. A label is n
 import io
 import json
 from pathlib import PureWindowsPath
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.datastructures import FormData, UploadFile
 
+from berdiff.data.describe import expect
 from berdiff.data.reading import read_labels
+from berdiff.errors import InputError
 from berdiff.output.nifti import nifti_bytes
-from berdiff_viewer.server.api import REFUSALS
-from berdiff_viewer.server.common import Refused, not_found, public
-from berdiff_viewer.server.context import Context, context
-from berdiff_viewer.server.corrections import Saved, case_name, safe_name
+from berdiff_viewer.server.api import BINARY, REFUSALS, On, download, form_of
+from berdiff_viewer.server.common import Refused, fault, not_found
+from berdiff_viewer.server.corrections import Saved, case_name, file_name, safe_name
 from berdiff_viewer.server.items import Item
+from berdiff_viewer.server.service import Service
 
 router = APIRouter(responses=REFUSALS, tags=["MONAI Label"])
-On = Annotated[Context, Depends(context)]
 Short = Annotated[str, Query(max_length=200)]
 FINAL = "final"  # the tag of a label that was submitted without one
 STRATEGIES = {
@@ -59,56 +60,61 @@ class NextParams(Params):
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
 
 
-def parsed_params(kind: type[Any], given: Any) -> Any:
+P = TypeVar("P", bound=Params)
+
+
+def parsed_params(kind: type[P], given: Any) -> P:
     try:
-        content = json.loads(given if isinstance(given, str) and given else "{}") or {}
-        return kind(**content)
-    except (ValueError, TypeError, RecursionError) as error:
-        detail = error.errors()[0] if isinstance(error, ValidationError) else {"loc": (), "msg": "a JSON object"}
-        place = ".".join(["params", *map(str, detail["loc"])])
-        expected = str(detail["msg"]).removeprefix("Input should be ")
-        raise Refused(400, f"{place}: expected {expected}, found something else"[:300]) from error
+        return kind.model_validate(json.loads(given if isinstance(given, str) and given else "{}") or {})
+    except ValidationError as error:
+        raise InputError(f"params.{fault(error)}") from error
+    except (ValueError, RecursionError) as error:
+        raise InputError("params: expected a JSON object, found something else") from error
 
 
-def base_name(file: UploadFile, default: str) -> str:
-    """3D Slicer sends the whole path of its file, with / or, from Windows, \\: the folders are not for us."""
-    return PureWindowsPath(file.filename or "").name or default
-
-
-def params_form(kind: type[BaseModel], file: str, required: bool = True) -> dict[str, Any]:
+def params_form(kind: type[Params], file: str, required: bool = True) -> dict[str, Any]:
     """For the OpenAPI document: a form with `params` and a file."""
-    about = f"JSON: {', '.join(kind.model_fields)}"
-    properties = {
-        "params": {"type": "string", "default": "{}", "description": about},
-        file: {"type": "string", "format": "binary"},
-    }
-    schema = {"type": "object", "properties": properties, "required": [file] if required else []}
-    return {"requestBody": {"content": {"multipart/form-data": {"schema": schema}}}}
+    params = {"type": "string", "default": "{}", "description": f"JSON: {', '.join(kind.model_fields)}"}
+    return form_of([file] if required else [], **{"params": params, file: BINARY})
+
+
+def sent_file(form: FormData, field: str, default: str) -> tuple[str, io.BytesIO | Any]:
+    """(name, content). 3D Slicer sends the whole path of its file, with / or, from Windows, \\: its folders are not
+    for us."""
+    found = form.get(field)
+    if not isinstance(found, UploadFile):
+        raise InputError(f"{field}: expected a file, found none")
+    return PureWindowsPath(found.filename or "").name or default, found.file
+
+
+def not_offered(what: str) -> Refused:
+    """As MONAI Label's own server answers for what is switched off."""
+    return Refused(406, f"request: this server does not offer {what}")
 
 
 # --- what there is ---------------------------------------------------------------------------------------------------
 
 
-def shared_item(on: Context, image: str) -> Item:
-    found = on.service.shared_named(image)
+def shared_item(on: Service, image: str) -> Item:
+    found = on.shared_named(image)
     if found is None:
         raise not_found("image")
     return found
 
 
-def _item(on: Context, image: str) -> Item:
+def _item(on: Service, image: str) -> Item:
     """A shared one, or that of a session, by its id."""
-    one = on.service.sessions.get(image)
+    one = on.sessions.get(image)
     return next(iter(one.items.values())) if one is not None and one.items else shared_item(on, image)
 
 
-def _key(on: Context, item: Item) -> str:
+def _key(on: Service, item: Item) -> str:
     """What the data store calls it: as the client that added it did."""
-    return item.name if item.id in on.service.added else item.id
+    return item.name if item.id in on.added else item.id
 
 
-def _saved(on: Context) -> dict[str, list[Saved]]:
-    return on.service.corrections.saved() if on.service.corrections else {}
+def _saved(on: Service) -> dict[str, list[Saved]]:
+    return on.corrections.saved() if on.corrections else {}
 
 
 def _labels(saved: list[Saved]) -> dict[str, Saved]:
@@ -116,21 +122,14 @@ def _labels(saved: list[Saved]) -> dict[str, Saved]:
     return {one.tag or FINAL: one for one in saved}
 
 
-def datastore_status(on: Context) -> dict[str, Any]:
-    saved, shared = _saved(on), on.service.shared.values()
+def datastore_status(on: Service) -> dict[str, Any]:
+    saved, shared = _saved(on), on.shared.values()
     tags = [tag for item in shared for tag in _labels(saved.get(item.name, []))]
     completed = sum(item.name in saved for item in shared)
     return {"total": len(shared), "completed": completed, "label_tags": {tag: tags.count(tag) for tag in tags}}
 
 
-def _label_info(item: Item, one: Saved) -> dict[str, Any]:
-    info = [{"name": name, "idx": value} for name, value in one.values.items()]
-    named = {"name": f"{item.name}.nii.gz", "client_id": one.rater, "ts": int(one.when), "label_info": info}
-    return {**named, "params": {"label_names": one.values}}
-
-
-@router.get("/datastore", include_in_schema=False)
-@router.get("/datastore/", summary="Images and labels")
+@router.get("/datastore", summary="Images and labels")
 async def datastore(on: On, output: Literal["stats", "all", "train"] = "stats") -> Any:
     if output == "stats":
         return await on.heavy(lambda: datastore_status(on))
@@ -138,15 +137,16 @@ async def datastore(on: On, output: Literal["stats", "all", "train"] = "stats") 
         raise not_offered("a list of files; `berdiff data prepare folder` reads the folder of --corrections")
     saved = await on.heavy(lambda: _saved(on))
 
-    def described(item: Item) -> dict[str, Any]:
-        labels = _labels(saved.get(item.name, [])).items()
-        image = {"ext": ".nii.gz", "info": {"name": item.name}}
-        return {
-            "image": image,
-            "labels": {tag: {"ext": ".nii.gz", "info": _label_info(item, one)} for tag, one in labels},
-        }
+    def label(item: Item, one: Saved) -> dict[str, Any]:
+        named = {"name": f"{item.name}.nii.gz", "client_id": one.rater, "ts": int(one.when)}
+        info = [{"name": name, "idx": value} for name, value in one.values.items()]
+        return {"ext": ".nii.gz", "info": {**named, "label_info": info, "params": {"label_names": one.values}}}
 
-    objects = {_key(on, item): described(item) for item in on.service.shared.values()}
+    def described(item: Item) -> dict[str, Any]:
+        labels = {tag: label(item, one) for tag, one in _labels(saved.get(item.name, [])).items()}
+        return {"image": {"ext": ".nii.gz", "info": {"name": item.name}}, "labels": labels}
+
+    objects = {_key(on, item): described(item) for item in on.shared.values()}
     return {"name": "berdiff", "description": "", "objects": objects}
 
 
@@ -154,37 +154,25 @@ async def datastore(on: On, output: Literal["stats", "all", "train"] = "stats") 
 
 
 @router.put("/datastore", include_in_schema=False)
-@router.put("/datastore/", include_in_schema=False)
 @router.put("/datastore/image", openapi_extra=params_form(Params, "file"), summary="Add an image, for all clients")
 async def add_image(request: Request, on: On, image: Short = "") -> dict[str, Any]:
     async with request.form(max_files=4, max_fields=16) as form:
         parsed_params(Params, form.get("params"))
-        file = _file(form, "file", "an image")
-        name = base_name(file, "image.nii.gz")
-        item = await on.heavy(lambda: on.service.share(image or name.split(".")[0], name, file.file))
+        name, content = sent_file(form, "file", "image.nii.gz")
+        item = await on.heavy(lambda: on.share(image or name.split(".")[0], name, content))
     return {"image": _key(on, item)}
 
 
-@router.head("/datastore/image", include_in_schema=False)
-async def has_image(on: On, image: Short) -> dict[str, Any]:
-    _item(on, image)
-    return {}
-
-
-@router.get("/datastore/image/info", summary="About an image")
-async def image_info(on: On, image: Short) -> dict[str, Any]:
-    return {"name": _item(on, image).name}
-
-
 @router.get("/datastore/image", response_class=Response, summary="A shared image as NIfTI")
-async def download(on: On, image: Short) -> Response:
+async def download_image(on: On, image: Short) -> Response:
     item = shared_item(on, image)
 
     def made() -> Response:
-        file = on.service.values(item)
-        return _nifti(nifti_bytes(file.values[0, 0] if file.planar else file.values[0], file), "image")
+        file = on.values(item)
+        content = nifti_bytes(file.values[0, 0] if file.planar else file.values[0], file)
+        return download(content, "image.nii.gz", "application/gzip")
 
-    return await on.heavy(made, item)
+    return await on.heavy(made)
 
 
 # --- labels ----------------------------------------------------------------------------------------------------------
@@ -192,77 +180,35 @@ async def download(on: On, image: Short) -> Response:
 
 @router.put("/datastore/label", openapi_extra=params_form(LabelParams, "label"), summary="Save a label map as masks")
 async def save_label(request: Request, on: On, image: Short, tag: Short = "") -> dict[str, Any]:
+    item, note = _item(on, image), {"program": "MONAI Label client", "tag": tag}
     async with request.form(max_files=4, max_fields=16) as form:
-        params, label = parsed_params(LabelParams, form.get("params")), _file(form, "label", "a label map in NIfTI")
-        item, name = _item(on, image), base_name(label, "label.nii.gz")
-        if not name.lower().endswith((".nii", ".nii.gz")):
-            raise Refused(
-                400, "label: expected NIfTI (in 3D Slicer, File Extension .nii.gz), found another kind of file"
-            )
-        named = {entry.idx: entry.name for entry in params.label_info}
-        known = named or dict(enumerate(on.service.models.first.spec.targets, 1))
-        content = io.BytesIO(await label.read())
-        scratch = on.service.sessions.new()
-        try:
-            note = {"program": "MONAI Label client", "tag": tag}
-            saved = await on.heavy(
-                lambda: on.service.save_labels(scratch, item, name, content, known, params.rater, note), item
-            )
-        except Refused as refused:
-            raise Refused(refused.status, public(str(refused), [scratch.folder / "x"])) from refused
-        finally:
-            on.service.sessions.end(scratch)
+        params = parsed_params(LabelParams, form.get("params"))
+        name, content = sent_file(form, "label", "label.nii.gz")
+        expected = "NIfTI (in 3D Slicer, File Extension .nii.gz)"
+        expect(name.lower().endswith((".nii", ".nii.gz")), "label", expected, "another kind of file")
+        names = {entry.idx: entry.name for entry in params.label_info}
+        names = names or dict(enumerate(on.models.first.spec.targets, 1))
+        saved = await on.heavy(lambda: on.save_labels(item, name, content, names, params.rater, note))
     return {"image": image, "label": image, "saved": saved}
 
 
 @router.get("/datastore/label", response_class=Response, summary="A saved label map as NIfTI")
 async def download_label(on: On, label: Short, tag: Short = FINAL) -> Response:
     item = _item(on, label)
-    one = await on.heavy(lambda: _label(on, item, tag), item)
 
     def made() -> Response:
-        file = on.service.values(item)
+        file, saved = on.values(item), _saved(on).get(item.name, [])
+        case = case_name(item, file)  # not that of another image of the same name
+        one = _labels([one for one in saved if one.case == case]).get(tag or FINAL)
+        if one is None:
+            raise not_found("label")
         labels = np.zeros(file.values.shape[1:], np.uint8)
         for target, path in one.masks.items():
             labels[read_labels(path, file) > 0] = one.values[target]
-        name = safe_name(item.name.replace("/", "-"), "image").encode("ascii", "replace").decode().replace("?", "-")
-        return _nifti(nifti_bytes(labels[0] if file.planar else labels, file), name)
+        content = nifti_bytes(labels[0] if file.planar else labels, file)
+        return download(content, f"{file_name(item)}.nii.gz", "application/gzip")
 
-    return await on.heavy(made, item)
-
-
-@router.head("/datastore/label", include_in_schema=False)
-async def has_label(on: On, image: Short, tag: Short = FINAL) -> dict[str, Any]:
-    item = _item(on, image)
-    await on.heavy(lambda: _label(on, item, tag), item)
-    return {}
-
-
-@router.get("/datastore/label/info", summary="About a saved label map")
-async def label_info(on: On, label: Short, tag: Short = FINAL) -> dict[str, Any]:
-    item = _item(on, label)
-    return _label_info(item, await on.heavy(lambda: _label(on, item, tag), item))
-
-
-def _label(on: Context, item: Item, tag: str) -> Saved:
-    saved = _saved(on).get(item.name, [])
-    case = case_name(item, on.service.values(item)) if saved else ""  # not that of another image of the same name
-    found = _labels([one for one in saved if one.case == case]).get(tag or FINAL)
-    if found is None:
-        raise not_found("label")
-    return found
-
-
-def _file(form: FormData, field: str, what: str) -> UploadFile:
-    found = form.get(field)
-    if not isinstance(found, UploadFile):
-        raise Refused(400, f"{field}: expected {what}, found none")
-    return found
-
-
-def _nifti(content: bytes, name: str) -> Response:
-    disposition = f'attachment; filename="{name}.nii.gz"'
-    return Response(content, 200, {"Content-Disposition": disposition}, "application/gzip")
+    return await on.heavy(made)
 
 
 # --- the next image --------------------------------------------------------------------------------------------------
@@ -276,7 +222,7 @@ async def next_sample(request: Request, strategy: str, on: On) -> dict[str, Any]
 
     def found() -> dict[str, Any]:
         rater, saved = safe_name(params.rater, "client_id"), _saved(on)
-        items = [item for item in on.service.shared.values() if not item.input.error]
+        items = [item for item in on.shared.values() if not item.input.error]
         if strategy == "random":
             items = [items[i] for i in np.random.default_rng(params.seed).permutation(len(items))]
         if strategy == "disagreement":  # a stable order: of equal ones the first
@@ -286,15 +232,7 @@ async def next_sample(request: Request, strategy: str, on: On) -> dict[str, Any]
         if item is None:
             return {}
         # 3D Slicer keeps what it downloads by this name: it must be that of no other image
-        name = f"{case_name(item, on.service.values(item))}.nii.gz"
+        name = f"{case_name(item, on.values(item))}.nii.gz"
         return {"id": _key(on, item), "name": name, "path": "", "disagreement": item.disagreement}
 
     return await on.heavy(found)
-
-
-# --- what is not there -----------------------------------------------------------------------------------------------
-
-
-def not_offered(what: str) -> Refused:
-    """As MONAI Label's own server answers for what is switched off."""
-    return Refused(406, f"request: this server does not offer {what}")

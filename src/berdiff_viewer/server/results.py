@@ -19,7 +19,7 @@ from berdiff.errors import InputError
 from berdiff.inference.inputs import Input, find_inputs
 from berdiff.inference.opening import OpenedImage
 from berdiff.inference.result import Result
-from berdiff.output.done_file import DoneFile, read_done
+from berdiff.output.done_file import read_done
 from berdiff.output.result_files import DONE
 from berdiff.remote import typed_only
 
@@ -43,7 +43,7 @@ class SavedResult:
 
     folder: Path
     source: Input
-    facts: ResultFacts | None  # None: it has none
+    facts: ResultFacts | None = None  # None: it cannot be shown, and the source's error says why
 
     @property
     def disagreement(self) -> float | None:
@@ -69,41 +69,30 @@ def most_disagreement(measurements: Mapping[str, Mapping[str, Any]]) -> float | 
 
 def saved_results(folder: Path) -> list[SavedResult]:
     """Those in a folder that `berdiff segment --out` filled; none where it is another kind of folder."""
-    if not (folder / "settings.json").is_file() and not (folder / "done.json").is_file():
-        return []
-    found: list[SavedResult] = []
-    for done in sorted(folder.rglob(DONE)):
-        try:
-            facts_file = done.with_name("result.json")
-            facts = schema.read(facts_file, ResultFacts, "a result") if facts_file.is_file() else None
-            found.append(SavedResult(done.parent, _source(read_done(done.parent), facts), facts))
-        except InputError as error:
-            found.append(SavedResult(done.parent, _failed(done.parent.name, error), None))
-    return found
+    written = any((folder / name).is_file() for name in ("settings.json", DONE))
+    return [_saved_result(done.parent) for done in sorted(folder.rglob(DONE))] if written else []
 
 
-def _source(done: DoneFile, facts: ResultFacts | None) -> Input:
-    """The input that a result was made of; of what a file says, only a path of this machine is opened."""
-    name = done.name or "result"
+def _saved_result(folder: Path) -> SavedResult:
+    """Of what its files say, only a path of this machine is opened."""
+    name = folder.name
     try:
-        expect(done.name and facts, name, "a result.json (--write json)")
+        done = read_done(folder)
+        name = done.name or name
+        facts = schema.read(folder / "result.json", ResultFacts, "a result (--write json)")
         paths = [str(one.get("path", "")) for one in done.sources]
-        expect(all(paths) and paths, name, "the files that it was made of")
+        expect(done.name and paths and all(paths), name, "the files that it was made of")
         for path in paths:
             typed_only(path, name, "PATH")
         if "case" in done.sources[0]:
             by_name = [one for one in find_inputs([paths[0]], split="all") if one.name == name]
             expect(len(by_name) == 1, name, "its case in the store")
-            return by_name[0]
+            return SavedResult(folder, by_name[0], facts)
         gone = next((found for path in paths if (found := fault_of(Path(path)))), None)
         expect(gone is None, name, "the image that it was made of", gone)
-        return Input(name, tuple(map(Path, paths)))
+        return SavedResult(folder, Input(name, tuple(map(Path, paths))), facts)
     except InputError as error:
-        return _failed(name, error)
-
-
-def _failed(name: str, error: InputError) -> Input:
-    return Input(name, (Path("."),), error=str(error))
+        return SavedResult(folder, Input(name, (Path("."),), error=str(error)))
 
 
 def _samples(folder: Path, opened: OpenedImage, targets: int, kind: str) -> np.ndarray:

@@ -2,41 +2,23 @@
 
 import json
 import logging
-import secrets
 import signal
 import socket
 import threading
 import webbrowser
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 
 from berdiff.display import is_quiet, note
 from berdiff.errors import InputError
 from berdiff_viewer.server.app import create_app
 from berdiff_viewer.server.common import Limits, set_up_log
 from berdiff_viewer.server.corrections import Corrections
-from berdiff_viewer.server.guard import PREFIX, Access, is_local
+from berdiff_viewer.server.guard import PREFIX, Access
 from berdiff_viewer.server.items import shared_items
 from berdiff_viewer.server.models import Models
 from berdiff_viewer.server.service import Service
-
-
-@dataclass(frozen=True)
-class Address:
-    host: str = "127.0.0.1"
-    port: int = 0
-    token: str | None = None
-    names: tuple[str, ...] = ()
-    browser: bool = True
-    as_json: bool = False  # how it is printed
-
-    def access(self) -> Access:
-        """Other machines can reach another address than this machine's own: then a token is needed."""
-        token = self.token or (None if is_local(self.host) else secrets.token_urlsafe(24))
-        return Access(self.host, token, self.names)
 
 
 def make_service(
@@ -57,17 +39,16 @@ def make_service(
     return Service(known, {item.id: item for item in shared}, limits, folder)
 
 
-def serve(service: Service, address: Address) -> None:
-    """Until SIGINT or SIGTERM."""
+def serve(service: Service, access: Access, port: int = 0, browser: bool = True, as_json: bool = False) -> None:
+    """Until SIGINT or SIGTERM. `as_json`: how the address is printed."""
     import uvicorn
 
     set_up_log(logging.WARNING if is_quiet() else logging.INFO)
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
-    access = address.access()
-    before = signal.signal(signal.SIGTERM, _leave)  # uvicorn hands it on once it has shut down
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # uvicorn hands it on once it has shut down
     try:
-        with listen(address.host, address.port) as sock:
-            url = printed_address(access, sock.getsockname()[1], address.as_json)
+        with listen(access.host, port) as sock:
+            url = printed_address(access, sock.getsockname()[1], as_json)
             config = uvicorn.Config(
                 create_app(service, access),
                 log_config=None,
@@ -78,9 +59,9 @@ def serve(service: Service, address: Address) -> None:
                 timeout_keep_alive=15,
                 timeout_graceful_shutdown=3,
             )
-            if address.browser:
+            if browser:
                 threading.Timer(0.5, webbrowser.open, [url]).start()
-            with suppress(KeyboardInterrupt, _Left):
+            with suppress(KeyboardInterrupt):
                 uvicorn.Server(config).run(sockets=[sock])
             note("stopped")
     finally:
@@ -114,11 +95,3 @@ def printed_address(access: Access, port: int, as_json: bool = False) -> str:
         print(f"viewer: {url}\n3D Slicer (MONAI Label server): {server}", flush=True)
         print("For research; not for clinical use. Ctrl-C ends it.", flush=True)
     return url
-
-
-class _Left(Exception):
-    """SIGTERM came."""
-
-
-def _leave(number: int, frame: FrameType | None) -> None:
-    raise _Left

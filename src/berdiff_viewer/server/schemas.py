@@ -2,25 +2,24 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from berdiff.inference.region import EXTENT
 from berdiff.inference.settings import SetRule
 from berdiff_viewer.server.common import Limits
 
 LIMITS = Limits()  # of one request: they are part of the interface
+State = Literal["queued", "running", "done", "failed", "cancelled"]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
+ShortName = Annotated[str, Field(min_length=1, max_length=64)]
 Place = Annotated[int, Field(ge=0, le=LIMITS.side)]
 
 
-class _Body(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
 class ErrorAnswer(BaseModel):
-    """Of every answer that is no success."""
+    """Of every answer that is no success; both are the same sentence."""
 
     error: str
+    detail: str
 
 
 class ModelAnswer(BaseModel):
@@ -60,30 +59,34 @@ class UploadAnswer(BaseModel):
     items: list[ItemAnswer]
 
 
-class JobRequest(_Body):
+class SampleOptions(BaseModel):
+    """Which masks are drawn. A field of a form that was left empty may come as null."""
+
+    samples: Annotated[int, Field(ge=1, le=LIMITS.samples)] = 16
+    steps: Annotated[int, Field(ge=1, le=LIMITS.steps)] | None = None
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    set: SetRule = "independent"
+    force: bool = False  # what the model was not trained on is segmented with a warning, and not refused
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, body: Any) -> Any:
+        return {name: value for name, value in body.items() if value is not None} if isinstance(body, dict) else body
+
+
+class JobRequest(SampleOptions):
     """Masks of an item around a point, which counts in upright slices as `berdiff segment --center` does: of a volume
     in the slices up to `extent` mm below and above it, or with `slice` in that slice alone."""
+
+    model_config = ConfigDict(extra="forbid")
 
     item: Name
     center: Annotated[list[Place], Field(min_length=2, max_length=3)] | None = None
     slice: bool = False
     extent: Annotated[float, Field(ge=0, le=LIMITS.side)] = EXTENT
     model: Annotated[str, Field(max_length=200)] = ""
-    samples: Annotated[int, Field(ge=1, le=LIMITS.samples)] = 16
-    steps: Annotated[int, Field(ge=1, le=LIMITS.steps)] | None = None
-    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
-    set: SetRule = "independent"
     pool: Annotated[int, Field(ge=1, le=LIMITS.pool)] = 64
     representatives: Annotated[int, Field(ge=1, le=LIMITS.representatives)] = 3
-    force: bool = False  # what the model was not trained on is segmented with a warning, and not refused
-
-    @field_validator(
-        "samples", "seed", "pool", "representatives", "set", "model", "extent", "slice", "force", mode="before"
-    )
-    @classmethod
-    def _default_for_null(cls, value: Any, info: Any) -> Any:
-        """A field of a form that was left empty comes as null."""
-        return cls.model_fields[info.field_name].default if value is None else value
 
 
 class JobStarted(BaseModel):
@@ -93,22 +96,24 @@ class JobStarted(BaseModel):
 
 class JobAnswer(BaseModel):
     id: str
-    state: Literal["queued", "running", "done", "failed", "cancelled"]
+    state: State
     place: int | None  # jobs before it, while it waits
     done: int
     total: int
     error: str
 
 
-class RaterRequest(_Body):
+class RaterRequest(BaseModel):
     """A rater's mask of a whole item: base64 of gzip of uint8 in C order ([Z,] H, W), upright.
 
     `slices`: those of a volume that the rater looked at; without it, those that the mask marks. Only these are prepared
     to train on. `new_target`: the target may be one that neither a model nor the corrections have yet.
     """
 
-    name: Annotated[str, Field(min_length=1, max_length=64)]
-    target: Annotated[str, Field(min_length=1, max_length=64)]
+    model_config = ConfigDict(extra="forbid")
+
+    name: ShortName
+    target: ShortName
     mask: Annotated[str, Field(min_length=1, max_length=LIMITS.mask_bytes)]
     job: Annotated[str, Field(max_length=64)] | None = None  # the job whose mask was corrected
     sample: Annotated[int, Field(ge=1, le=LIMITS.pool)] | None = None  # its number among all samples

@@ -1,44 +1,50 @@
 """Everything behind the routes: items, sessions, jobs, uploads, corrections; started and closed as one."""
 
+import asyncio
 import base64
-import binascii
 import gzip
 import io
+import re
 import secrets
 import shutil
 import tempfile
 import threading
 import time
-import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from math import prod
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 import numpy as np
 
 from berdiff import __version__
 from berdiff.data.describe import by, expect
 from berdiff.data.reading import Geometry, ImageFile
+from berdiff.data.volumes import stored_shape
 from berdiff.errors import InputError
 from berdiff.files import lock
 from berdiff_viewer import document
-from berdiff_viewer.server.common import Limits, Refused, public
-from berdiff_viewer.server.corrections import Corrections, safe_name
+from berdiff_viewer.server.common import Limits, Refused, not_found, public
+from berdiff_viewer.server.corrections import Corrections, digest_of, plane_shape, safe_name
 from berdiff_viewer.server.grid import labels_from_grid
 from berdiff_viewer.server.images import Images
 from berdiff_viewer.server.items import Item, uploaded_items
 from berdiff_viewer.server.jobs import Job, JobQueue
 from berdiff_viewer.server.models import Models
 from berdiff_viewer.server.results import most_disagreement
-from berdiff_viewer.server.schemas import JobRequest, RaterRequest
-from berdiff_viewer.server.sessions import Session, Sessions, item_of
-from berdiff_viewer.server.uploads import Upload, check_headers
+from berdiff_viewer.server.schemas import ItemAnswer, JobRequest, RaterAnswer, RaterRequest, StateAnswer
+from berdiff_viewer.server.sessions import Session, Sessions
+from berdiff_viewer.server.uploads import Upload
 from berdiff_viewer.server.work import Progress, Segmented, segment
 
 PREFIX = "berdiff-view-"
 HOUSEKEEPING = 0.5  # seconds between two looks at what is over
+AT_A_TIME = 2  # threads that read and pack images; the others wait their turn without one
+T = TypeVar("T")
+Files = Iterable[tuple[str, BinaryIO]]  # (name, content)
 
 
 @dataclass(eq=False)
@@ -53,12 +59,13 @@ class Service:
         self.folder = Path(tempfile.mkdtemp(prefix=PREFIX))  # of this user alone (0700)
         self._alive = lock(self.folder / "lock")
         self.images = Images(self.limits)
-        self.queue = JobQueue(self.limits)
+        self.queue = JobQueue(self.limits, self.say)
         self.sessions = Sessions(self.folder, self.limits, self._ended)
         self.added: set[str] = set()  # ids of shared items that a client added
         self._adding = threading.Lock()
         self._closing = threading.Event()
         self._keeper = threading.Thread(target=self._keep_house, name="berdiff-keeper", daemon=True)
+        self._readers = ThreadPoolExecutor(AT_A_TIME, "berdiff-reader")
 
     def start(self) -> None:
         self.queue.start()
@@ -68,37 +75,54 @@ class Service:
         """Ends all work and removes every temporary file. May be called again."""
         self._closing.set()
         self.queue.close()
+        self._readers.shutdown(wait=False, cancel_futures=True)
         self.sessions.close()
         if self._alive is not None:
             self._alive.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def state(self, session: Session) -> dict[str, Any]:
-        items = [*self.shared.values(), *session.items.values()]
-        return {
-            "token": session.token,
-            "version": __version__,
-            "models": [model.shown() for model in self.models],
-            "items": [self._shown(item) for item in items],
-            "limits": {**self.limits.shown()},
-            "corrections": self.corrections is not None,
-        }
+    async def heavy(self, work: Callable[[], T]) -> T:
+        """Work that takes longer than an answer may hold up others."""
+        return await asyncio.get_running_loop().run_in_executor(self._readers, work)
+
+    def say(self, error: Exception | str) -> str:
+        """What a client is told of an error: no folder of this machine."""
+        upload = rf"{re.escape(str(self.folder))}(/[0-9a-f]{{16}}(/[0-9a-f]{{8}})?)?"
+        sentence = re.sub(upload, "the upload", re.sub(f"{upload}/", "", str(error)))
+        folders = {path.parent for item in self.shared.values() for path in item.paths}
+        return public(sentence, folders | ({self.corrections.folder} if self.corrections else set()))
+
+    def state(self, session: Session) -> StateAnswer:
+        return StateAnswer(
+            token=session.token,
+            version=__version__,
+            models=[model.shown() for model in self.models],
+            items=[self.shown(item) for item in (*self.shared.values(), *session.items.values())],
+            limits=self.limits.shown(),
+            corrections=self.corrections is not None,
+        )
+
+    def shown(self, item: Item) -> ItemAnswer:
+        return item.shown(self.say(item.input.error) if item.input.error else "")
 
     def item(self, session: Session, id: str) -> Item:
-        return item_of(session, self.shared, id)
-
-    def _shown(self, item: Item) -> dict[str, Any]:
-        shown = item.shown()
-        return {**shown, "error": public(shown["error"], item.paths)}
+        """A shared one or the session's own; any other, even of another session, is not there."""
+        item = self.shared.get(id) or session.items.get(id)
+        if item is None:
+            raise not_found("item")
+        return item
 
     # --- uploads -----------------------------------------------------------------------------------------------------
 
-    def upload(self, session: Session, files: Iterable[tuple[str, BinaryIO]]) -> list[Item]:
-        """The new items of (name, content); where one file is refused, none is kept."""
+    def upload(self, session: Session, files: Files) -> list[Item]:
+        """The new items; where one file is refused, none is kept."""
         with self._received(session, files) as upload:
             items = uploaded_items(upload.folder, self.models.first.spec.channels, "uploaded")
-            for item in items:
-                expect(not item.input.error, item.name, "a readable image", item.input.error)
+            for item in items:  # by their headers, before anything is decoded
+                item.check()
+                fits = prod(item.shape) * (item.channels or 1) <= self.limits.pixels
+                most = f"at most {self.limits.pixels} pixels and {self.limits.side} along a side"
+                expect(fits and max(item.shape) <= self.limits.side, item.name, most, by(item.shape))
             with session.lock:
                 most = self.limits.items
                 expect(len(session.items) + len(items) <= most, "upload", f"at most {most} images of one session")
@@ -106,8 +130,8 @@ class Service:
         return items
 
     @contextmanager
-    def _received(self, session: Session, files: Iterable[tuple[str, BinaryIO]]) -> Iterator[Upload]:
-        """Files of (name, content), checked by their headers; removed where the block refuses one."""
+    def _received(self, session: Session, files: Files) -> Iterator[Upload]:
+        """The files in a folder of their own, which is removed where the block refuses one."""
         folder = session.folder / secrets.token_hex(4)
         folder.mkdir(parents=True)
         upload = Upload(folder, self.limits, self.sessions.room())
@@ -115,13 +139,9 @@ class Service:
             for name, content in files:
                 upload.add(name, content)
             expect(upload.files, "upload", "PNG, JPG, TIFF, NIfTI, DICOM or .npy files, or a zip of them", "none")
-            check_headers(upload.files, self.limits)
             yield upload
             with session.lock:
                 session.stored += upload.unpacked
-        except InputError as error:
-            shutil.rmtree(folder, ignore_errors=True)
-            raise Refused(400, public(error, [*upload.files, folder / "x"])) from error
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
@@ -144,8 +164,7 @@ class Service:
                 expect(len(items) == 1, "file", "one image or one DICOM series", len(items))
                 (item,), there = items, self.shared_named(image)
                 if there is not None:
-                    same = np.array_equal(self.values(item).values, self.values(there).values)
-                    if not same:
+                    if not np.array_equal(self.values(item).values, self.values(there).values):
                         raise Refused(409, "image: expected a name of its own, found that of another image; rename it")
                     return there
                 item.input, item.own, session.lasting = replace(item.input, name=image), False, True
@@ -156,29 +175,32 @@ class Service:
             if not session.lasting:
                 self.sessions.end(session)
 
+    def only_image(self, session: Session, files: Files) -> Item:
+        """The one image that a program's files are, called by its values: the same image gets the same masks, whatever
+        the program's temporary file was called."""
+        items = self.upload(session, files)
+        if len(items) != 1:
+            raise Refused(400, f"files: expected one image or one DICOM series, found {len(items)}")
+        items[0].input = replace(items[0].input, name=f"image-{digest_of(self.values(items[0]))}")
+        return items[0]
+
     # --- work --------------------------------------------------------------------------------------------------------
 
     def start_job(self, session: Session, request: JobRequest) -> Job:
         item, entry = self.item(session, request.item), self.models.get(request.model)
-        if item.input.error:
-            raise Refused(400, public(item.input.error, item.paths))
+        item.check()
 
         def work(progress: Progress) -> Segmented:
             done = segment(item, entry, request, self.images, self.limits, progress)
             item.disagreement = most_disagreement(done.result.measurements())
             return done
 
-        job = Job(
-            work=work,
-            say=lambda error: public(error, item.paths),
-            item=item.id,
-        )
+        job = Job(work, item.id)
         session.keep(job, self.limits)
         try:
             self.queue.add(job)
         except Refused:
-            with session.lock:
-                session.jobs.pop(job.id, None)
+            session.forget(job)
             raise
         return job
 
@@ -203,70 +225,66 @@ class Service:
         row, column = (float(mm) for mm in store.cases.spacing[item.input.index])
         return ImageFile(image[0][:, None], (row, column), Geometry("store", item.paths, image.shape[2:]), planar=True)
 
-    def save_rater(self, session: Session, item: Item, request: RaterRequest) -> tuple[list[str], list[str]]:
-        """The files written, and the targets of the model that the rater has not saved yet."""
-        job = session.job(request.job) if request.job else None
-        entry = self.models.get(job.result.model if job and job.result else None)
+    def save_rater(self, session: Session, item: Item, request: RaterRequest) -> RaterAnswer:
+        job = session.jobs.get(request.job or "")  # one that is gone is no reason to lose a mask
+        done = job.result if job is not None else None
         file = self.values(item)
-        shape = file.values.shape[2:] if file.planar else file.values.shape[1:]
-        mask = unpacked(request.mask, shape)
-        note: dict[str, Any] = {"corrected_from": None}
-        if job is not None and job.result is not None:
-            note = {"corrected_from": {"sample": request.sample, "settings": dict(job.result.result.settings)}}
+        mask = unpacked(request.mask, plane_shape(file))
+        of = {"sample": request.sample, "settings": dict(done.result.settings)} if done is not None else None
         known = self.known_targets()
         if self.corrections is not None and not request.new_target and safe_name(request.target, "target") not in known:
             adds = 'a new one needs "new_target": true'
             raise Refused(409, f"target: expected {', '.join(known.values())}, found {request.target!r} ({adds})")
+        targets = self.models.get(done.model if done is not None else None).spec.targets
         masks = {request.target: mask}
-        return self.save(item, file, masks, request.name, note, entry.spec.targets, request.slices)
+        return self._save(item, file, masks, request.name, {"corrected_from": of}, targets, request.slices)
 
     def known_targets(self) -> dict[str, str]:
         """Folder's name -> target: of all models, and of what was saved before."""
         saved = self.corrections.targets() if self.corrections is not None else []
         return {safe_name(one, "target"): one for one in [*saved, *(t for m in self.models for t in m.spec.targets)]}
 
-    def save(
+    def _save(
         self,
         item: Item,
         file: ImageFile,
-        masks: dict[str, np.ndarray],
+        masks: Mapping[str, np.ndarray],
         rater: str,
-        note: dict[str, Any],
+        note: Mapping[str, Any],
         targets: Sequence[str],
         slices: Sequence[int] | None = None,
-    ) -> tuple[list[str], list[str]]:
+    ) -> RaterAnswer:
+        """The files written, and the targets that the rater has not saved yet."""
         if self.corrections is None:
             raise Refused(409, "corrections: expected a server that was started with --corrections DIR, found none")
         written = self.corrections.save(item, file, masks, rater, note, slices)
         known = targets if set(masks) <= set(targets) else list(masks)
-        return written, self.corrections.missing(item, file, rater, known)
+        return RaterAnswer(saved=written, missing=self.corrections.missing(item, file, rater, known))
 
     def save_labels(
-        self,
-        session: Session,
-        item: Item,
-        name: str,
-        content: BinaryIO,
-        names: dict[int, str],
-        rater: str,
-        note: dict[str, Any],
+        self, item: Item, name: str, content: BinaryIO, names: dict[int, str], rater: str, note: Mapping[str, Any]
     ) -> list[str]:
         """A label map that a client sends as a file, on the grid of the item: each value is a target's mask."""
-        file = self.values(item)
-        with self._received(session, [(name, content)]) as upload:  # no image of the session: nobody sees it as one
-            labels = labels_from_grid(upload.files[0], file)
-        shape = file.values.shape[2:] if file.planar else file.values.shape[1:]
+        file, scratch = self.values(item), self.sessions.new()
+        try:
+            with self._received(scratch, [(name, content)]) as upload:
+                (path, *_) = upload.files
+                shape, voxels = stored_shape(path), by(file.values.shape[1:])
+                expect(prod(shape) == file.values[0].size, path, f"a label map of {voxels} voxels", by(shape))
+                labels = labels_from_grid(path, file)
+        finally:
+            self.sessions.end(scratch)
         found = {int(value) for value in np.unique(labels)} - {0}
         expect(found <= set(names), "label", f"the values {', '.join(map(str, sorted(names)))}", sorted(found))
         names = self._as_targets(names, found)
         masks: dict[str, np.ndarray] = {}
         for value, target in names.items():  # two segments may have the same name
-            mask = (labels == value).astype(np.uint8).reshape(shape)
+            mask = (labels == value).astype(np.uint8).reshape(plane_shape(file))
             masks[target] = np.maximum(masks[target], mask) if target in masks else mask
         kept = self._meant({target: bool(mask.any()) for target, mask in masks.items()})
         values = {safe_name(target, "target"): value for value, target in names.items() if target in kept}
         note = {**note, "label_names": values}
-        return self.save(item, file, {target: masks[target] for target in kept}, rater, note, kept)[0]
+        return self._save(item, file, {target: masks[target] for target in kept}, rater, note, kept).saved
 
     def _meant(self, marked: dict[str, bool]) -> list[str]:
         """A client has an empty segment for every target of every model. An empty one means "nothing is there" if it is
@@ -298,18 +316,17 @@ class Service:
 
     def _keep_house(self) -> None:
         while not self._closing.wait(HOUSEKEEPING):
-            self.queue.cancel_abandoned()
+            self.queue.cancel_abandoned(self.limits.abandoned_seconds)
             self.sessions.expire()
 
 
 def unpacked(text: str, shape: tuple[int, ...]) -> np.ndarray:
     """A mask of 0 and 1 from a client: base64 of gzip; no more is unpacked than the shape has room for."""
-    size = int(np.prod(shape))
+    size = prod(shape)
     try:
-        packed = base64.b64decode(text, validate=True)
-        with gzip.open(io.BytesIO(packed)) as file:
+        with gzip.open(io.BytesIO(base64.b64decode(text, validate=True))) as file:
             content = file.read(size + 1)
-    except (binascii.Error, ValueError, OSError, EOFError, zlib.error) as error:
+    except Exception as error:  # whatever a library meets in foreign bytes
         raise InputError("mask: expected base64 of gzip of uint8, found something else") from error
     expect(len(content) == size, "mask", f"{by(shape)} bytes", "another number of them")
     mask = np.frombuffer(content, np.uint8).reshape(shape)

@@ -5,14 +5,17 @@ import shutil
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from hmac import compare_digest
+from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
 
-from berdiff_viewer.server.common import Limits, Refused, busy, not_found
+from berdiff_viewer.server.common import Limits, Refused, not_found
 from berdiff_viewer.server.items import Item
 from berdiff_viewer.server.jobs import Job
+
+COOKIE = "berdiff-session"
 
 
 @dataclass(eq=False)
@@ -47,12 +50,21 @@ class Session:
     def keep(self, job: Job, limits: Limits) -> None:
         """The least recently used results beyond the limit are dropped; what still runs stays."""
         with self.lock:
-            if len(self.unfinished()) >= limits.jobs_per_session:
-                raise busy(f"{limits.jobs_per_session} segmentations of yours are under way; wait for one of them", 429)
+            most = limits.jobs_per_session
+            if len(self.unfinished()) >= most:
+                raise Refused(429, f"{most} segmentations of yours are under way; wait for one of them", retry=1)
             self.jobs[job.id] = job
             over = [one for one in self.jobs.values() if one.over]
             for old in over[: max(0, len(over) - limits.results)]:
                 del self.jobs[old.id]
+
+    def forget(self, job: Job) -> None:
+        with self.lock:
+            self.jobs.pop(job.id, None)
+
+    def check_token(self, token: str) -> None:
+        if not compare_digest(self.token.encode(), token.encode()):
+            raise Refused(403, "X-Berdiff-Token: expected the token that the page was given, found another or none")
 
 
 class Sessions:
@@ -68,7 +80,7 @@ class Sessions:
             if len(self._all) >= self._limits.sessions:
                 idle = next((one for one in self._all.values() if not one.items and not one.jobs), None)
                 if idle is None:
-                    raise busy("the server has as many clients as it takes; try again later")
+                    raise Refused(503, "the server has as many clients as it takes; try again later", retry=1)
                 self.end(idle)
             session = Session(self._folder / secrets.token_hex(8))
             self._all[session.id] = session
@@ -82,11 +94,20 @@ class Sessions:
                 self._all.move_to_end(id)
             return session
 
-    def of_token(self, token: str) -> Session | None:
-        """For programs that send the token and keep no cookies."""
+    def of(self, headers: Mapping[str, str]) -> Session | None:
+        """By its cookie; a program that keeps none is known by the token that it sends."""
+        jar: SimpleCookie = SimpleCookie()
+        try:
+            jar.load(headers.get("cookie", ""))
+        except CookieError:
+            return None
+        for name, morsel in jar.items():
+            if name.startswith(COOKIE) and (found := self.get(morsel.value)):
+                return found
+        token = headers.get("x-berdiff-token", "").encode()
         with self._lock:
-            found = [one for one in self._all.values() if compare_digest(one.token.encode(), token.encode())]
-            return self.get(found[0].id) if found else None
+            known = [one.id for one in self._all.values() if compare_digest(one.token.encode(), token)]
+        return self.get(known[0]) if known else None
 
     def room(self) -> int:
         """Bytes that uploads may still take."""
@@ -102,35 +123,21 @@ class Sessions:
     def expire(self) -> None:
         """Those that nobody asked for; and of too many bytes of results, the oldest."""
         latest = time.monotonic() - self._limits.session_seconds
-        with self._lock:
-            everyone = list(self._all.values())
+        everyone = self.everyone()
         for session in everyone:
             if session.seen < latest and not session.lasting:
                 self.end(session)
-        kept = [(s, job) for s in everyone for job in list(s.jobs.values()) if job.result is not None]
-        size = sum(job.result.size for _, job in kept if job.result)
-        for session, job in kept:  # least recently used clients first
-            if size <= self._limits.results_bytes:
-                break
-            size -= job.result.size if job.result else 0
-            with session.lock:
-                session.jobs.pop(job.id, None)
+        kept = [(s, job, job.result.size) for s in everyone for job in list(s.jobs.values()) if job.result is not None]
+        size = sum(bytes for _, _, bytes in kept)
+        for session, job, bytes in kept:  # least recently used clients first
+            if size > self._limits.results_bytes:
+                size -= bytes
+                session.forget(job)
 
     def close(self) -> None:
-        with self._lock:
-            everyone = list(self._all.values())
-        for session in everyone:
+        for session in self.everyone():
             self.end(session)
 
-
-def item_of(session: Session, shared: dict[str, Item], id: str) -> Item:
-    """A shared one or the session's own; any other, even of another session, is not there."""
-    item = shared.get(id) or session.items.get(id)
-    if item is None:
-        raise not_found("item")
-    return item
-
-
-def check_token(session: Session, token: str) -> None:
-    if not compare_digest(session.token.encode(), token.encode()):
-        raise Refused(403, "X-Berdiff-Token: expected the token that the page was given, found another or none")
+    def everyone(self) -> list[Session]:
+        with self._lock:
+            return list(self._all.values())

@@ -5,26 +5,17 @@ import stat
 import unicodedata
 import zipfile
 import zlib
-from collections import Counter
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from math import prod
 from pathlib import Path, PurePosixPath
-from typing import IO
+from typing import IO, Any
 
-import tifffile
-from PIL import Image
-from pydicom.filereader import read_file_meta_info
-
-from berdiff.data import dicom, images, volumes
-from berdiff.data.describe import by, decoding, expect
-from berdiff.data.reading import SUFFIXES, open_numpy
-from berdiff.errors import InputError
+from berdiff.data import dicom
+from berdiff.data.describe import expect, refusing
+from berdiff.data.reading import SUFFIXES
 from berdiff_viewer.server.common import MIB, Limits
 
-CHUNK = MIB
 LONGEST_NAME = 120
-DEFLATED = "1.2.840.10008.1.2.1.99"
+DAMAGED = (zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError)
 
 
 @dataclass
@@ -38,47 +29,40 @@ class Upload:
     unpacked: int = 0
 
     def add(self, name: str, source: IO[bytes]) -> None:
-        """A file as the client calls it; an archive is unpacked, as is a .gz, so that later readers meet no bomb."""
-        lower = name.lower()
-        if lower.endswith(".zip"):
-            self._unzip(name, source)
-        elif lower.endswith(".nii.gz"):
-            self._write(name[:-3], _gunzipped(name, source))
+        """A file as the client calls it; an archive is unpacked."""
+        if name.lower().endswith(".zip"):
+            with refusing(DAMAGED, _shown(name), "a whole zip archive", "a damaged or foreign one"):
+                self._unzip(_shown(name), source)
         else:
-            self._write(name, _chunks(source))
+            self._write(name, source)
 
-    def _unzip(self, name: str, source: IO[bytes]) -> None:
-        shown = _shown(name)
-        try:
-            with zipfile.ZipFile(source) as archive:
-                members = archive.infolist()
-                self._check_count(len(members))
-                declared = sum(member.file_size for member in members)
-                self._check_size(declared)
-                for member in members:
-                    mode = member.external_attr >> 16
-                    regular = not stat.S_IFMT(mode) or stat.S_ISREG(mode) or stat.S_ISDIR(mode)
-                    expect(regular, shown, "an archive of regular files", "a link or a device in it")
-                    expect(not member.flag_bits & 1, shown, "an archive without a password", "an encrypted one")
-                    relative(member.filename)  # every name, before the first file is written
-                for member in members:
-                    if member.is_dir():
-                        continue
-                    with archive.open(member) as content:
-                        if member.filename.lower().endswith(".nii.gz"):
-                            self._write(member.filename[:-3], _gunzipped(member.filename, content))
-                        else:
-                            self._write(member.filename, _declared(content, member.file_size, shown))
-        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError) as error:
-            raise InputError(f"{shown}: expected a whole zip archive, found a damaged or foreign one") from error
+    def _unzip(self, shown: str, source: IO[bytes]) -> None:
+        with zipfile.ZipFile(source) as archive:
+            members = archive.infolist()
+            self._check_count(len(members))
+            self._check_size(sum(member.file_size for member in members))
+            for member in members:  # every one, before the first file is written
+                mode = member.external_attr >> 16
+                regular = not stat.S_IFMT(mode) or stat.S_ISREG(mode) or stat.S_ISDIR(mode)
+                expect(regular, shown, "an archive of regular files", "a link or a device in it")
+                expect(not member.flag_bits & 1, shown, "an archive without a password", "an encrypted one")
+                relative(member.filename)
+            for member in members:
+                if not member.is_dir():
+                    with archive.open(member) as content:  # no more than it declares
+                        self._write(member.filename, content)
 
-    def _write(self, name: str, chunks: Iterable[bytes]) -> None:
-        """Only what is an image by its suffix or its first bytes stays: nothing else is ever opened."""
+    def _write(self, name: str, source: IO[bytes]) -> None:
+        """Only what is an image by its suffix or its first bytes stays: nothing else is ever opened. A .nii.gz is
+        unpacked, so that later readers meet no bomb."""
         self._check_count(len(self.files) + 1)
+        content: Any = source
+        if name.lower().endswith(".nii.gz"):
+            name, content = name[:-3], gzip.GzipFile(fileobj=source, mode="rb")
         path = self._free(self.folder / relative(name))
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("xb") as file:
-            for chunk in chunks:
+        with path.open("xb") as file, refusing(DAMAGED, _shown(name), "a whole file", "a damaged one"):
+            while chunk := content.read(MIB):
                 self.unpacked += len(chunk)
                 self._check_size(self.unpacked)
                 file.write(chunk)
@@ -113,67 +97,6 @@ def relative(name: str) -> PurePosixPath:
     clean = ["".join(c if c.isprintable() else "_" for c in part).lstrip(".")[-LONGEST_NAME:] for part in path.parts]
     expect(all(clean) and len(clean) <= 8, _shown(name), "file names and at most 8 folders", "others")
     return PurePosixPath(*clean)
-
-
-def check_headers(files: Iterable[Path], limits: Limits) -> None:
-    """By their headers alone: no image is larger than the limits. Called before any of them is decoded."""
-    by_series: Counter[str] = Counter()  # a series is one volume
-    for path in files:
-        shape, series = _declared_shape(path)
-        by_series[series] += prod(max(1, length) for length in shape)
-        fits = by_series[series] <= limits.pixels and all(length <= limits.side for length in shape)
-        found = by(shape) + (" and other slices" if series != str(path) else "")
-        expect(fits, path.name, f"at most {limits.pixels} pixels and {limits.side} along a side", found)
-
-
-def _declared_shape(path: Path) -> tuple[tuple[int, ...], str]:
-    """The shape, and what the file is a part of. No more is read than the header: `reading.outline` may read pixels."""
-    lower, one = path.name.lower(), str(path)
-    if lower.endswith(volumes.SUFFIXES):
-        return volumes.stored_shape(path), one
-    if lower.endswith(".npy"):
-        return open_numpy(path).shape, one
-    if lower.endswith(images.SUFFIXES):
-        return _picture_shape(path, lower.endswith((".tif", ".tiff"))), one
-    with decoding(path.name, "a DICOM file", "one that cannot be read"):
-        syntax = read_file_meta_info(path).get("TransferSyntaxUID")
-    # pydicom inflates such a file as a whole, however large it becomes, before it reads a tag
-    expect(syntax != DEFLATED, path.name, "a DICOM file that is not deflated", "a deflated one")
-    header = dicom.read_header(path)
-    return (*header.shape, header.frames, header.channels), header.series_uid
-
-
-def _picture_shape(path: Path, tiff: bool) -> tuple[int, ...]:
-    try:
-        if tiff:
-            with tifffile.TiffFile(path) as file:
-                return (len(file.pages), *file.pages.first.shape)
-        with Image.open(path, formats=("PNG", "JPEG")) as picture:  # by content: other formats bring other dangers
-            return picture.size
-    except Exception as error:  # whatever a library meets; its own words may have the path
-        raise InputError(f"{path.name}: expected a whole picture, found a damaged or too large one") from error
-
-
-def _chunks(source: IO[bytes]) -> Iterator[bytes]:
-    while chunk := source.read(CHUNK):
-        yield chunk
-
-
-def _declared(source: IO[bytes], size: int, name: str) -> Iterator[bytes]:
-    """The size that an archive declares is checked first; here that its content keeps to it."""
-    seen = 0
-    for chunk in _chunks(source):
-        seen += len(chunk)
-        expect(seen <= size, name, "files of the size that the archive declares", "larger ones")
-        yield chunk
-
-
-def _gunzipped(name: str, source: IO[bytes]) -> Iterator[bytes]:
-    try:
-        with gzip.GzipFile(fileobj=source, mode="rb") as file:
-            yield from _chunks(file)  # type: ignore[arg-type]  # it reads like one
-    except (gzip.BadGzipFile, zlib.error, EOFError) as error:
-        raise InputError(f"{_shown(name)}: expected a whole .gz file, found a damaged one") from error
 
 
 def _shown(name: str) -> str:

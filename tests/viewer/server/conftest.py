@@ -9,40 +9,9 @@ import pytest
 from view_server import picture, serving, volume
 
 from berdiff.methods import folder
-from berdiff_viewer import document
-from berdiff_viewer.server import api
 from fakes import Blur, make_spec
 
 SIZE = 16
-
-
-@pytest.fixture
-def real_pages():
-    """For a test of both together."""
-
-
-@pytest.fixture(autouse=True)
-def plain_pages(monkeypatch, request):
-    """The page itself has tests of its own: here a document is what the server handed over."""
-    if "real_pages" in request.fixturenames:
-        return
-
-    def of_result(result, chosen, image=True, depth=None):
-        shape, roi = result.pool.shape[2:], result.roi or tuple((0, side) for side in result.pool.shape[2:])
-        if depth is not None:
-            shape, roi = (depth, *shape[1:]), document.region_in_volume(result)
-        masks = {"box": [list(ends) for ends in roi], "count": len(result.samples)}
-        start = [(a + b) // 2 for a, b in roi]
-        return {"name": result.name, "shape": list(shape), "start": start, "region": masks["box"], "masks": masks}
-
-    def of_image(image, channels):
-        return {"name": image.name, "shape": list(image.image.shape[1:]), "masks": None}
-
-    policy = "default-src &#39;none&#39;; script-src &#39;sha256-x&#39;"
-    page = f'<!doctype html><meta http-equiv="Content-Security-Policy" content="{policy}">'
-    monkeypatch.setattr(api, "live_page", lambda token: f"{page}<p>{token}</p>")
-    monkeypatch.setattr(document, "image_document", of_image)
-    monkeypatch.setattr(document, "result_document", of_result)
 
 
 @pytest.fixture(scope="session")

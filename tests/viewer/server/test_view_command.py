@@ -5,12 +5,11 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import httpx
 import numpy as np
 import pytest
-from view_server import picture, serving, upload_and_click
+from view_server import ended, picture, serving, upload_and_click
 
 import berdiff
 from berdiff.cli import view
@@ -98,14 +97,13 @@ def test_items_of_stores_folders_and_results(model, tmp_path):
         known = [service.shared[item["id"]].disagreement for item in items]
         assert known == [0, 0, None, None, None, None, None]  # of the saved samples, which are all the same
         document = client.get(f"/api/items/{items[0]['id']}/document").json()
-        assert (document["region"], document["masks"]["count"]) == ([[4, 20], [22, 38]], 3)
+        assert (document["region"], document["samples"]["count"]) == ([[4, 20], [22, 38]], 3)
         saved = service.shared[items[0]["id"]].saved
-        np.testing.assert_array_equal(
-            saved.result(service.images.shown(service.shared[items[0]["id"]])).pool,
-            opened.segment(tmp_path / "in" / "a.png", 3, center=(12, 30)).pool,
-        )
+        read = saved.result(service.images.shown(service.shared[items[0]["id"]]))
+        expected = opened.segment(tmp_path / "in" / "a.png", 3, center=(12, 30))
+        np.testing.assert_array_equal(read.pool, expected.pool)
         document = client.get(f"/api/items/{items[1]['id']}/document").json()
-        assert (document["shape"], document["masks"]["count"]) == ([4, 20, 24], 2)
+        assert (document["shape"], document["samples"]["count"]) == ([4, 20, 24], 2)
         broken = client.get(f"/api/items/{items[3]['id']}/document")
         assert (broken.status_code, broken.json()["error"].split(":")[0]) == (400, "broken.nii")
         assert client.post("/api/jobs", json={"item": items[3]["id"]}).status_code == 400
@@ -146,17 +144,7 @@ def test_a_real_server_from_its_start_to_its_end(started, tmp_path, number):
         assert client.get(f"/api/jobs/{id}/files?kind=json").status_code == 200
         assert client.get("/info/").json()["models"]["lidc-readers"]["type"] == "deepgrow"
         assert len(list((tmp_path / "tmp").rglob("a.png"))) == 1
-        process.send_signal(number)
-        out, _ = process.communicate(timeout=30)
-    err = (tmp_path / "log").read_text()
-    assert process.returncode == 0, err
-    assert out == ""
-    assert err.splitlines()[-1] == "stopped"
-    assert not list((tmp_path / "tmp").iterdir())
-    assert "Traceback" not in err
-    assert "POST /api/jobs 202" in err
-    assert "a.png" not in err
-    assert str(Path(tmp_path).name) not in err
+        ended(process, tmp_path, number)
 
 
 @pytest.mark.slow

@@ -97,36 +97,34 @@ def test_a_stores_case_and_a_stack(model, tmp_path):
         np.testing.assert_array_equal(masks[:, 0, 0], mask.reshape(-1, 16, 16))
 
 
+def put_labels(client, values, image="scan", step=3.0, **names):
+    """`names`: segment -> value, as 3D Slicer sends them."""
+    label = values
+    if not isinstance(values, bytes):
+        label = gzip.compress(nibabel.Nifti1Image(values, np.diag([2.0, 2, step, 1])).to_bytes())
+    params = {"label_info": [{"name": name, "idx": value} for name, value in names.items()], "client_id": "anna"}
+    files, data = {"label": ("label.nii.gz", label)}, {"params": json.dumps(params)}
+    return client.put("/datastore/label", params={"image": image}, data=data, files=files)
+
+
 def test_a_label_map_from_slicer(server, tmp_path):
     client, service = server
-    item = item_named(client, "scan")
     labels = np.zeros((40, 50, 12), np.uint8)
     labels[19:22, 32:35, 7] = 1
-
-    def nifti(values, step=3.0):
-        return gzip.compress(nibabel.Nifti1Image(values, np.diag([2.0, 2, step, 1])).to_bytes())
-
-    label = nifti(labels)
-    params = json.dumps({"label_info": [{"name": "nodule", "idx": 1}], "client_id": "user-xyz"})
-
-    def put(content, image="scan", params=params):
-        files = {"label": ("label.nii.gz", content)}
-        return client.put("/datastore/label", params={"image": image}, data={"params": params}, files=files)
-
-    answer = put(label)
+    answer = put_labels(client, labels, nodule=1)
     assert answer.status_code == 200, answer.text
     assert answer.json()["image"] == "scan"
     store = prepared(tmp_path / "corrections", tmp_path / "s.zarr", window=(0.0, 1.0))
     assert len(store) == 1  # the slice that is marked, of 12
     images, masks = store.read([0])
     np.testing.assert_array_equal(masks[:, 0, 0] == 1, images[:, 0] > 0.5)
-    assert "the same place in space" in put(nifti(labels, step=4.0)).json()["error"]
-    assert "label: expected the values 1, found [2]" in put(nifti(labels * 2)).json()["error"]
-    assert put(label, image="none").status_code == 404
-    assert put(b"junk").status_code == 400
-    assert put(label, params="{").status_code == 400
+    assert "the same place in space" in put_labels(client, labels, step=4.0, nodule=1).json()["error"]
+    assert "40x50x11" in put_labels(client, labels[..., 1:], nodule=1).json()["error"]
+    assert "label: expected the values 1, found [2]" in put_labels(client, labels * 2, nodule=1).json()["error"]
+    assert put_labels(client, labels, image="none").status_code == 404
+    assert put_labels(client, b"junk").status_code == 400
+    assert client.put("/datastore/label?image=scan", data={"params": "{"}).status_code == 400
     assert len([path for path in service.folder.rglob("*") if path.is_file()]) == 1  # the lock
-    assert item["shape"] == [12, 50, 40]
 
 
 def stack(tmp_path, depth=16):
@@ -226,25 +224,13 @@ def test_a_segment_of_another_name_is_the_only_target(server, tmp_path):
     client, _ = server
     labels = np.zeros((40, 50, 12), np.uint8)
     labels[20, 30, 7], labels[10, 30, 3] = 1, 2
-
-    def put(values, **names):
-        label = gzip.compress(nibabel.Nifti1Image(values, np.diag([2.0, 2, 3, 1])).to_bytes())
-        info = [{"name": name, "idx": value} for name, value in names.items()]
-        params = {"label_info": info, "client_id": "anna"}
-        return client.put(
-            "/datastore/label",
-            params={"image": "scan"},
-            data={"params": json.dumps(params)},
-            files={"label": ("label.nii.gz", label)},
-        )
-
-    answer = put(labels, nodule=1, Segment_2=2)
+    answer = put_labels(client, labels, nodule=1, Segment_2=2)
     assert answer.status_code == 400
     assert answer.json()["error"].endswith("found Segment_2")
     assert "nodule" in answer.json()["error"]
-    assert put(labels * 0, Segment_1=1).status_code == 400
+    assert put_labels(client, labels * 0, Segment_1=1).status_code == 400
     assert not (tmp_path / "corrections").exists()
-    assert put(labels * (labels == 1), Segment_1=1, Segment_2=2).status_code == 200
+    assert put_labels(client, labels * (labels == 1), Segment_1=1, Segment_2=2).status_code == 200
     assert [path.name for path in (tmp_path / "corrections" / "masks").glob("*/*")] == ["nodule"]
     store = prepared(tmp_path / "corrections", tmp_path / "s.zarr", window=(0.0, 1.0))
     assert (len(store), int(store.read([0])[1].sum())) == (1, 1)

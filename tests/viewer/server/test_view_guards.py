@@ -9,6 +9,7 @@ from dicom_writer import write_slice
 from view_server import finished, item_named, serving
 
 from berdiff.methods import folder
+from berdiff_viewer.server.items import shared_items
 from fakes import Blur, make_spec
 
 
@@ -55,7 +56,11 @@ def test_monai_label(asked):
         assert "this is an MR" in answer.text
 
 
-def test_items_and_models_say_what_they_are(asked):
+def test_items_and_models_say_what_they_are(asked, tmp_path):
     client, _ = asked
     assert item_named(client, "brain")["title"] == "P1, T2 (series 4)"
+    for series in ("1.2.31", "1.2.32"):  # of one number in one folder
+        write_slice(tmp_path / "two" / f"{series}.dcm", np.zeros((20, 20)), series=series, SeriesNumber="4")
+    titles = [item.title for item in shared_items([str(tmp_path / "two")], ("ct",))]
+    assert titles == ["P1, series 4, UID ...1.2.31", "P1, series 4, UID ...1.2.32"]
     assert "crops around a finding" in client.get("/api/state").json()["models"][0]["trained_on"]

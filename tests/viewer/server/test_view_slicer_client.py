@@ -365,10 +365,10 @@ def test_the_log_has_requests_and_no_names(slicer, client, monkeypatch):
     level = common.logger.level
     try:
         common.set_up_log(logging.INFO)
-        client.get("/datastore/image/info?image=scan")
+        client.get("/datastore/?output=all")
         lines = client.get("/logs/?lines=1").text.splitlines()
         assert len(lines) == 1
-        assert "GET /datastore/image/info 200" in lines[0]
+        assert "GET /datastore 200" in lines[0]
         assert client.get("/logs/?lines=0").text == ""
         assert client.get("/logs/?lines=5000").status_code == 422
     finally:

@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import signal
 import threading
 import time
 from contextlib import contextmanager
@@ -104,6 +105,17 @@ def listening(app):
     finally:
         server.should_exit = True
         thread.join(timeout=10)
+
+
+def ended(process, tmp_path, number=signal.SIGTERM):
+    """By a signal: nothing is left behind, and the log has neither failures nor names."""
+    process.send_signal(number)
+    out, _ = process.communicate(timeout=60)
+    err = (tmp_path / "log").read_text()
+    assert (process.returncode, out, err.splitlines()[-1]) == (0, "", "stopped"), err
+    assert not list((tmp_path / "tmp").iterdir())
+    assert "POST /api/jobs 202" in err
+    assert not [word for word in ("Traceback", "internal error", "a.png", tmp_path.name) if word in err]
 
 
 def upload_and_click(client):

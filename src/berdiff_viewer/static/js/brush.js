@@ -35,8 +35,9 @@
       const { picture, state } = B, { json } = picture;
       this.box = picture.shape.map((side) => [0, side]);
       this.mask = new Uint8Array(B.volume(this.box));
-      const m = !json.samples ? null : state.mask ? B.shownMask().m : json.majority;
-      if (m !== null) B.paste(picture.mask(m, this.target), picture.maskBox, this.mask, this.box);
+      const shown = json.samples && (state.mask ? B.shownMask() : { m: json.majority });
+      if (shown) B.paste(picture.mask(shown.m, this.target), picture.maskBox, this.mask, this.box);
+      this.sample = shown ? shown.sample : undefined; // its number, for the note of what was corrected
       Object.assign(this, { active: true, strokes: [], slices: new Set() });
       this.k = this.target;
       if (picture.json.volume && state.view !== "axial") B.setView("axial");

@@ -22,9 +22,10 @@
     if (!json.samples) return null;
     if (representative !== null) {
       const found = json.representatives[representative];
-      return { m: found.mask, words: `representative mask ${representative + 1}: ${found.words} of the samples are nearest to it` };
+      return { m: found.mask, sample: found.sample, words: `representative mask ${representative + 1}: ${found.words} of the samples are nearest to it` };
     }
-    return { m: sample - 1, words: `sample ${sample} of ${json.samples.count}` };
+    const known = json.samples.of === json.samples.pool; // else a chosen one, of another number among all
+    return { m: sample - 1, sample: known ? sample : undefined, words: `sample ${sample} of ${json.samples.count}` };
   };
 
   const mixed = (colours, t) => {
@@ -95,15 +96,9 @@
   }
 
   function legend(layers) {
-    const list = document.getElementById("legend");
     const words = [...new Map(layers.map((layer) => [`${layer.words}/${layer.colour}`, layer])).values()];
-    list.replaceChildren(...words.map((layer) => {
-      const item = document.createElement("li"), swatch = document.createElement("i");
-      swatch.className = layer.dash ? "dashed" : layer.fill ? "filled" : "line";
-      swatch.style.setProperty("--colour", layer.colour);
-      item.append(swatch, layer.words);
-      return item;
-    }));
+    const kind = ({ dash, fill }) => (dash ? "dashed" : fill ? "filled" : "line");
+    B.$("legend").replaceChildren(...words.map((layer) => B.element("li", {}, B.swatch(layer.colour, kind(layer)), layer.words)));
   }
 
   // Draw anew what depends on the state. `layer`: the coloured layer too.

@@ -16,7 +16,7 @@
 
   class Live {
     constructor(token) {
-      Object.assign(this, { token, items: [], models: [], item: null, job: null });
+      Object.assign(this, { token, items: [], models: [], item: null, job: null, shown: undefined });
     }
 
     // The answer's JSON. A refusal becomes an error with the server's sentence.
@@ -88,7 +88,7 @@
         const json = await this.ask(`/api/items/${encodeURIComponent(id)}/document`);
         await this.cancel();
         if (B.brush.active) B.brush.leave();
-        this.item = id;
+        Object.assign(this, { item: id, shown: undefined });
         await B.show(json);
         $("saves").hidden = true;
         $("one-slice-field").hidden = !json.volume;
@@ -143,6 +143,7 @@
       if (this.job !== id) return;
       if (B.brush.active) B.brush.leave();
       await B.show(json);
+      this.shown = id; // the job whose masks are on the page
       document.querySelectorAll("#saves [data-kind]").forEach((link) => {
         link.href = `/api/jobs/${encodeURIComponent(id)}/files?kind=${link.dataset.kind}`;
       });
@@ -187,7 +188,7 @@
         const names = B.picture.targets.length ? B.picture.targets.map(({ name }) => name) : (this.model || {}).targets || [""];
         const slices = B.picture.json.volume ? [...brush.slices].sort((a, b) => a - b) : null;
         if (slices && !slices.length) throw new Error("Paint in a slice, or mark the slices that you looked at (L)");
-        const body = { name: $("brush-name").value.trim() || "corrected", target: names[brush.k] || names[0], mask: await B.packBytes(brush.mask), slices };
+        const body = { name: $("brush-name").value.trim() || "corrected", target: names[brush.k] || names[0], mask: await B.packBytes(brush.mask), slices, job: this.shown, sample: brush.sample };
         const path = `/api/items/${encodeURIComponent(this.item)}/raters`;
         try {
           await this.ask(path, "POST", body);

@@ -4,49 +4,27 @@
   const B = window.berdiff;
   const LETTERS = [["R", "L", "A", "P"], ["R", "L", "S", "I"], ["A", "P", "S", "I"]]; // left, right, top, bottom of the plane
 
-  // One plane of an array in a box as a path in edges. `place` is along the axis `normal`; null where nothing is marked.
-  function pathOf(mask, box, normal, place, h, v) {
-    const inside = place - box[normal][0];
-    if (inside < 0 || inside >= box[normal][1] - box[normal][0]) return null;
-    const [nz, ny, nx] = B.sides(box), strides = [ny * nx, nx, 1];
-    const across = [nz, ny, nx][h], down = [nz, ny, nx][v], [h0] = box[h], [v0] = box[v];
-    const start = inside * strides[normal];
+  // One plane of an array in a box as paths in edges: its outline, and its marked voxels to be filled. `place` is along
+  // `axis`; null where nothing is marked.
+  function traced(mask, box, { axis, h, v }, place) {
+    const sides = B.sides(box), strides = [sides[1] * sides[2], sides[2], 1], inside = place - box[axis][0];
+    if (inside < 0 || inside >= sides[axis]) return null;
+    const across = sides[h], down = sides[v], [h0] = box[h], [v0] = box[v], start = inside * strides[axis];
     const at = (i, j) => i >= 0 && j >= 0 && i < across && j < down && mask[start + i * strides[h] + j * strides[v]] > 0;
-    const path = new Path2D();
+    const outline = new Path2D(), area = new Path2D();
     let any = false;
-    const runs = (lines, length, differs, draw) => {
-      for (let line = 0; line <= lines; line++) {
-        let from = -1;
-        for (let i = 0; i <= length; i++) {
-          const edge = i < length && differs(line, i);
-          if (edge && from < 0) from = i;
-          if (!edge && from >= 0) { draw(line, from, i); from = -1; any = true; }
-        }
+    const runs = (lines, length, holds, draw) => {
+      for (let line = 0; line <= lines; line++) for (let i = 0, from = -1; i <= length; i++) {
+        const on = i < length && holds(line, i);
+        if (on && from < 0) from = i;
+        if (!on && from >= 0) { draw(line, from, i); from = -1; any = true; }
       }
     };
-    runs(down, across, (j, i) => at(i, j) !== at(i, j - 1), (j, a, b) => {
-      path.moveTo(h0 + a, v0 + j); path.lineTo(h0 + b, v0 + j);
-    });
-    runs(across, down, (i, j) => at(i, j) !== at(i - 1, j), (i, a, b) => {
-      path.moveTo(h0 + i, v0 + a); path.lineTo(h0 + i, v0 + b);
-    });
-    return any ? path : null;
-  }
-
-  // The marked voxels of the plane as rectangles, to be filled
-  function areaOf(mask, box, normal, place, h, v) {
-    const inside = place - box[normal][0], [nz, ny, nx] = B.sides(box), strides = [ny * nx, nx, 1];
-    const area = new Path2D();
-    if (inside < 0 || inside >= [nz, ny, nx][normal]) return area;
-    for (let j = 0; j < [nz, ny, nx][v]; j++) {
-      let from = -1;
-      for (let i = 0; i <= [nz, ny, nx][h]; i++) {
-        const on = i < [nz, ny, nx][h] && mask[inside * strides[normal] + i * strides[h] + j * strides[v]] > 0;
-        if (on && from < 0) from = i;
-        if (!on && from >= 0) { area.rect(box[h][0] + from, box[v][0] + j, i - from, 1); from = -1; }
-      }
-    }
-    return area;
+    const line = (x, y, toX, toY) => { outline.moveTo(h0 + x, v0 + y); outline.lineTo(h0 + toX, v0 + toY); };
+    runs(down, across, (j, i) => at(i, j) !== at(i, j - 1), (j, a, b) => line(a, j, b, j));
+    runs(across, down, (i, j) => at(i, j) !== at(i - 1, j), (i, a, b) => line(i, a, i, b));
+    runs(down, across, (j, i) => at(i, j), (j, a, b) => area.rect(h0 + a, v0 + j, b - a, 1));
+    return any ? { outline, area } : null;
   }
 
   class Outlines {
@@ -57,12 +35,11 @@
       this.cache = new Map();
     }
 
-    cached(layer, kind, tile, place) {
-      const key = `${kind}/${layer.key}/${tile.axis}/${place}`;
+    cached(layer, tile, place) {
+      const key = `${layer.key}/${tile.axis}/${place}`;
       if (!this.cache.has(key)) {
         if (this.cache.size > 400) this.cache.clear();
-        const make = kind === "fill" ? areaOf : pathOf;
-        this.cache.set(key, make(layer.mask, layer.box, tile.normal, place, tile.h, tile.v));
+        this.cache.set(key, traced(layer.mask, layer.box, tile, place));
       }
       return this.cache.get(key);
     }
@@ -79,7 +56,7 @@
         context.beginPath();
         context.rect(tile.left, tile.top, tile.width, tile.height);
         context.clip();
-        const place = voxel[tile.normal];
+        const place = voxel[tile.axis];
         const turn = new DOMMatrix([tile.sx, 0, 0, tile.sy, tile.x0, tile.y0]);
         for (const layer of this.layers) this.drawLayer(context, layer, tile, place, turn, dpr);
         this.drawRegion(context, tile, place, turn, dpr);
@@ -90,16 +67,16 @@
     }
 
     drawLayer(context, layer, tile, place, turn, dpr) {
-      const edges = this.cached(layer, "edge", tile, place);
-      if (!edges) return;
+      const found = this.cached(layer, tile, place);
+      if (!found) return;
       const moved = (path) => { const to = new Path2D(); to.addPath(path, turn); return to; };
       if (layer.fill) {
         context.globalAlpha = layer.fill;
         context.fillStyle = layer.colour;
-        context.fill(moved(this.cached(layer, "fill", tile, place)));
+        context.fill(moved(found.area));
         context.globalAlpha = 1;
       }
-      const path = moved(edges), width = layer.width * Math.min(1, Math.max(0.55, Math.abs(tile.sx) / dpr / 5)); // thin where voxels are small
+      const path = moved(found.outline), width = layer.width * Math.min(1, Math.max(0.55, Math.abs(tile.sx) / dpr / 5)); // thin where voxels are small
       context.lineCap = "square";
       context.setLineDash([]);
       context.strokeStyle = "rgb(0 0 0 / 0.45)"; // a dark rim: seen on bright ground too
@@ -115,7 +92,7 @@
 
     drawRegion(context, tile, place, turn, dpr) {
       const region = this.view.picture.region;
-      if (!region || place < region[tile.normal][0] || place >= region[tile.normal][1]) return;
+      if (!region || place < region[tile.axis][0] || place >= region[tile.axis][1]) return;
       const [[a, b], [c, d]] = [region[tile.h], region[tile.v]];
       const from = turn.transformPoint(new DOMPoint(a, c)), to = turn.transformPoint(new DOMPoint(b, d));
       context.setLineDash([2 * dpr, 5 * dpr]);

@@ -7,8 +7,8 @@
     axial: SLICE_TYPE.AXIAL, coronal: SLICE_TYPE.CORONAL, sagittal: SLICE_TYPE.SAGITTAL,
     all: SLICE_TYPE.MULTIPLANAR, "3d": SLICE_TYPE.RENDER,
   };
-  const NORMAL = [0, 1, 2]; // the array's axis that an axial, a coronal, a sagittal plane cuts across
-  const HORIZONTAL = [2, 2, 1], VERTICAL = [1, 0, 0]; // the array's axes across and down such a plane
+  // The array's axes across and down an axial, a coronal, a sagittal plane, which cuts across the axis 0, 1, 2
+  const HORIZONTAL = [2, 2, 1], VERTICAL = [1, 0, 0];
 
   class View {
     constructor(canvas) {
@@ -113,8 +113,10 @@
     get sides() { return B.sides(this.picture.box); }
 
     get voxel() {
-      const [fx, fy, fz] = this.nv.scene.crosshairPos;
-      return this.fromEdges(this.edges([fx, fy, fz]));
+      return this.edges([...this.nv.scene.crosshairPos]).map((e, axis) => {
+        const [first, last] = this.picture.box[axis];
+        return Math.min(last - 1, Math.max(first, Math.floor(e + 1e-6)));
+      });
     }
 
     set voxel(voxel) {
@@ -128,13 +130,6 @@
     edges([fx, fy, fz]) {
       const [nz, ny, nx] = this.sides, [[z], [y], [x]] = this.picture.box;
       return [z + fz * nz, y + (1 - fy) * ny, x + (1 - fx) * nx];
-    }
-
-    fromEdges(edges) {
-      return edges.map((e, axis) => {
-        const [first, last] = this.picture.box[axis];
-        return Math.min(last - 1, Math.max(first, Math.floor(e + 1e-6)));
-      });
     }
 
     // The planes on the canvas: which one, where, and the straight way from edges to pixels
@@ -151,17 +146,14 @@
         const h = HORIZONTAL[axis], v = VERTICAL[axis];
         const sx = (0.5 * width) / (b[h] - a[h]), sy = (0.5 * height) / (b[v] - a[v]);
         const x0 = left + 0.25 * width - sx * a[h], y0 = top + 0.25 * height - sy * a[v];
-        return [{ axis, normal: NORMAL[axis], h, v, left, top, width, height, sx, sy, x0, y0 }];
+        return [{ axis, h, v, left, top, width, height, sx, sy, x0, y0 }];
       });
-    }
-
-    tileAt(x, y) {
-      return this.tiles().find((t) => x >= t.left && x < t.left + t.width && y >= t.top && y < t.top + t.height);
     }
 
     // pixels of the canvas -> {voxel, tile}, null outside of the image
     voxelAt(x, y) {
-      const tile = this.picture && this.tileAt(x, y);
+      const over = (t) => x >= t.left && x < t.left + t.width && y >= t.top && y < t.top + t.height;
+      const tile = this.picture && this.tiles().find(over);
       if (!tile) return null;
       const edges = this.voxel.map((v) => v + 0.5);
       edges[tile.h] = (x - tile.x0) / tile.sx;
