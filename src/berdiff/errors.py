@@ -3,7 +3,27 @@
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Literal
 
+Code = Literal[
+    "value", "conflict", "missing", "damaged", "kind", "shape", "place", "limit", "name", "access", "changed",
+    "version", "unsupported",
+]  # fmt: skip
+CODES: dict[Code, str] = {
+    "value": "an option, a field or a number in a file is not among those allowed",
+    "conflict": "options or settings that do not go together, or one that needs another",
+    "missing": "a file, case, column, tag or field that is needed is not there",
+    "damaged": "a file that cannot be decoded, was cut short or altered",
+    "kind": "a file, folder or image of another kind than was asked for",
+    "shape": "sizes, dimensions or numbers of channels, slices or raters that do not fit",
+    "place": "a place outside an image, or images that lie apart in space",
+    "limit": "more than is allowed or than there is room for: pixels, bytes, memory, requests",
+    "name": "a name that is unknown, used twice, or that no file can have",
+    "access": "no permission, a full disk, or an address that does not answer",
+    "changed": "what is there belongs to another input or configuration, or was changed meanwhile",
+    "version": "a format of another version",
+    "unsupported": "what this method, kernel or file format cannot do",
+}
 _FLAG = re.compile(r"(?<![\w-])--([a-z][\w.-]*\w)")
 
 
@@ -13,15 +33,17 @@ def first_line(error: BaseException) -> str:
 
 
 class InputError(ValueError):
-    """Bad input: one sentence that names the file or option, what was expected and what was found.
+    """Bad input: one sentence that names the file or option, and the code of what is wrong, one of `CODES`.
 
-    The command line prints it without a traceback and leaves with exit code 2.
+    The command line prints it without a traceback and leaves with exit code 2. Programs look at the code: sentences
+    change.
     """
 
-    def __init__(self, sentence: str) -> None:
+    def __init__(self, sentence: str, code: Code = "value") -> None:
         """Names out of files may hold anything: what is not printable is escaped here, for terminals and tables."""
         clean = sentence if sentence.isprintable() else "".join(map(_printable, sentence))
         super().__init__(clean)
+        self.code: Code = code
 
 
 def _printable(character: str) -> str:

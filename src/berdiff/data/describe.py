@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from berdiff.errors import InputError, first_line
+from berdiff.errors import Code, InputError, first_line
 
 Value = TypeVar("Value")
 
@@ -25,7 +25,7 @@ def some_values(array: np.ndarray, count: int = 6) -> str:
 def present(value: Value | None, where: object, expected: str) -> Value:
     """The value, which must be there."""
     if value is None:
-        raise InputError(f"{where}: expected {expected}, found none")
+        raise InputError(f"{where}: expected {expected}, found none", "missing")
     return value
 
 
@@ -37,7 +37,9 @@ def refusing(errors: tuple[type[Exception], ...], where: object, expected: str, 
     except InputError:
         raise
     except errors as error:
-        raise InputError(f"{where}: expected {expected}, found {found} ({_first_sentence(error)})") from error
+        raise InputError(
+            f"{where}: expected {expected}, found {found} ({_first_sentence(error)})", "damaged"
+        ) from error
 
 
 @contextmanager
@@ -48,9 +50,13 @@ def decoding(where: object, expected: str, found: str = "a damaged or foreign on
     except InputError:
         raise
     except MemoryError as error:
-        raise InputError(f"{where}: expected {expected}, found one that needs more memory than there is") from error
+        raise InputError(
+            f"{where}: expected {expected}, found one that needs more memory than there is", "limit"
+        ) from error
     except Exception as error:
-        raise InputError(f"{where}: expected {expected}, found {found} ({_first_sentence(error)})") from error
+        raise InputError(
+            f"{where}: expected {expected}, found {found} ({_first_sentence(error)})", "damaged"
+        ) from error
 
 
 def _first_sentence(error: BaseException) -> str:
@@ -58,13 +64,19 @@ def _first_sentence(error: BaseException) -> str:
     return first_line(error).split(". ")[0]
 
 
-def expect(right: object, where: object, expected: str, found: object = "none") -> None:
-    """Refuse what is not right in the one form of sentence: WHERE: expected ..., found ..."""
+def expect(right: object, where: object, expected: str, found: object = "none", code: Code = "value") -> None:
+    """Refuse what is not right in one form of sentence: WHERE: expected ..., found ..."""
     if not right:
-        raise InputError(f"{where}: expected {expected}, found {found}")
+        raise InputError(f"{where}: expected {expected}, found {found}", code)
+
+
+def check(right: object, sentence: str, code: Code = "value") -> None:
+    """Refuse what is not right in a sentence that begins with the file or option."""
+    if not right:
+        raise InputError(sentence, code)
 
 
 def refuse_older(content: Any, name: str, first: int, where: object) -> None:
     """Refuse a file whose format, the entry `name`, is older than the `first` that 0.2.0 wrote."""
     if isinstance(content, dict) and content.get(name) in range(1, first):  # pyright: ignore[reportUnknownMemberType]
-        raise InputError(f"{where}: written before berdiff 0.2.0, which is the last version that reads it")
+        raise InputError(f"{where}: written before berdiff 0.2.0, which is the last version that reads it", "version")
