@@ -92,7 +92,7 @@ def test_the_gate_leaves_the_other_masks_alone() -> None:
     t, level = torch.full((2, 6), 30), torch.linspace(0, 0.99, 6).expand(2, -1)
     with torch.no_grad():
         encoded = gate(model).encode(image)
-        inner = gate(model).network.denoise(y_t, t, gate(model).network.encode(image))
+        inner = gate(model).network.denoise_mask(y_t, t, gate(model).network.encode(image))
         assert torch.equal(gate(model).denoise(y_t, t, encoded), inner), "in training there is no level"
         gated = gate(model).denoise(y_t, t, at_level(encoded, level))
     empty = level < encoded.empty.sigmoid()[:, None]

@@ -25,7 +25,7 @@ class Threshold(EncodedSegmenter):
     def encode(self, image):
         return (image, (image.mean((2, 3)), None))
 
-    def draw(self, features, shape, generators, sampler, callback):
+    def draw(self, features, shape, request):
         image = features[0]
         self.seen.append(image)
         return (image > 0.5).unsqueeze(1).expand(shape)

@@ -1,7 +1,7 @@
 """Nested targets: the links that make probabilities of masks, each inside the one before it, of K outputs.
 
 c_k = sigma(l_k) is the probability of target k at a pixel inside target k - 1 (every pixel is inside target 0), so
-p_1 = c_1 and p_k = p_{k-1} c_k. Targets are the third dimension from the end, `(..., K, H, W)`, the outermost first.
+p_1 = c_1 and p_k = p_{k-1} c_k. Targets are the third dimension, `(B, N, K, *S)`, the outermost first.
 At K = 1 everything here is the Bernoulli kernel's, to the bit.
 """
 
@@ -11,8 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-TARGET = -3
-"""The dimension of the targets."""
+TARGET = 2
+"""The dimension of the targets; behind it come the spatial ones."""
 
 
 def probs(inside: Tensor) -> Tensor:
@@ -43,14 +43,15 @@ def bce_loss(y: Tensor, output: Tensor) -> Tensor:
 
 
 def target_weights(inner_weight: float, like: Tensor) -> Tensor | None:
-    """(K, 1, 1): inner_weight^{k-1} for the loss of target k of `like`; None where all count the same.
+    """(K, 1, ...): inner_weight^{k-1} for the loss of target k of `like`; None where all count the same.
 
     The loss of c_k counts pixels inside target k - 1 alone. Each c_k has a loss of its own, so no weight moves the
     minimum; but without one a target inside a small target hardly moves the network.
     """
     if inner_weight == 1:
         return None
-    return inner_weight ** torch.arange(like.shape[TARGET], device=like.device, dtype=like.dtype)[:, None, None]
+    place = torch.arange(like.shape[TARGET], device=like.device, dtype=like.dtype)
+    return inner_weight ** place.reshape(-1, *[1] * (like.ndim - 3))
 
 
 def _outer(y: Tensor) -> Tensor:

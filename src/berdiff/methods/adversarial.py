@@ -15,10 +15,8 @@ from torch.func import functional_call  # pyright: ignore[reportUnknownVariableT
 
 from berdiff.data.input_spec import InputSpec
 from berdiff.diffusion.random import Generators, normal
-from berdiff.diffusion.sampler import Sampler
-from berdiff.diffusion.sampling import Callback
 from berdiff.errors import InputError
-from berdiff.methods.base import ParameterGroup, PerSample, Terms, pick_raters
+from berdiff.methods.base import ParameterGroup, SampleRequest, Terms, pick_raters
 from berdiff.methods.encoded import EncodedSegmenter, Shape
 from berdiff.networks.car import PRESETS, Calibrator, Discriminator, Features, Refiner
 
@@ -80,16 +78,9 @@ class CarSegmenter(EncodedSegmenter):
     def encode(self, image: Tensor) -> Features:
         return self.g.encode(image, self.f(image).float().sigmoid())
 
-    def draw(
-        self,
-        features: Features,
-        shape: Shape,
-        generators: PerSample,
-        sampler: Sampler | None,
-        callback: Callback | None,
-    ) -> Tensor:
+    def draw(self, features: Features, shape: Shape, request: SampleRequest) -> Tensor:
         """A pixel is marked where it is more probable than not, given z."""
-        return self.g.decode(features, self._noise(*shape[:2], generators)) > 0
+        return self.g.decode(features, self._noise(shape[0], shape[1], request.generators)) > 0
 
     def _noise(self, B: int, N: int, generators: Generators) -> Tensor:
         return normal((B, N, self.config.dims), generators, next(self.parameters()))

@@ -6,9 +6,7 @@ from torch import Tensor
 
 from berdiff.data.input_spec import InputSpec
 from berdiff.diffusion.random import Generators, uniform
-from berdiff.diffusion.sampler import Sampler
-from berdiff.diffusion.sampling import Callback
-from berdiff.methods.base import PerSample, Terms, pick_raters
+from berdiff.methods.base import SampleRequest, Terms, pick_raters
 from berdiff.methods.encoded import EncodedSegmenter, Shape
 from berdiff.methods.pixelseg import PixelSeg
 from berdiff.networks.masked import fixed_point
@@ -39,13 +37,11 @@ class AutoregressiveSegmenter(EncodedSegmenter):
     def encode(self, image: Tensor) -> Logits:
         return self.network.encode(image)
 
-    def draw(
-        self, features: Logits, shape: Shape, generators: PerSample, sampler: Sampler | None, callback: Callback | None
-    ) -> Tensor:
+    def draw(self, features: Logits, shape: Shape, request: SampleRequest) -> Tensor:
         """Of a sample: one number per half-size pixel, then one per pixel."""
-        B, n, K, H, W = shape
-        u_half = uniform((B, n, K, H // 2, W // 2), generators, features[0])
-        u = uniform(shape, generators, features[0])
+        *leading, H, W = shape
+        u_half = uniform((*leading, H // 2, W // 2), request.generators, features[0])
+        u = uniform(shape, request.generators, features[0])
         y_half = fixed_point(lambda y: self.network.next_pixel(features, y), u_half)
         next_pixel = self.network.next_pixel(features, y_half)
         y = u < self.network.whole(features, next_pixel).float().sigmoid()

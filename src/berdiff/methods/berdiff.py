@@ -68,10 +68,9 @@ class BerDiff(DiffusionConfig):
         from berdiff.diffusion.kernels.bernoulli import Bernoulli
         from berdiff.methods.diffusion import DiffusionSegmenter
         from berdiff.methods.hurdle import GatedDenoiser, HurdleSegmenter
-        from berdiff.networks.build import make_network
 
         kernel = self.kernel(self.kind_of(spec))
-        network = make_network(self.preset, len(spec.channels), len(spec.targets))
+        network = self.network(spec)
         if isinstance(kernel, Bernoulli) and kernel.nonempty:
             return HurdleSegmenter(self, spec, GatedDenoiser(network, kernel), kernel)
         return DiffusionSegmenter(self, spec, network, kernel)

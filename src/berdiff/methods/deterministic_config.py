@@ -33,6 +33,13 @@ class DeterministicConfig(MethodConfig):
     inner_weight: Annotated[float, Gt(0)] = 1.0
     """of nested targets: how much more a target's loss counts than that of the target around it"""
 
+    @classmethod
+    def taken_from(cls, other: MethodConfig) -> dict[str, Any]:
+        """A method that did without the cross-entropy had another loss, which may have no name here."""
+        values = {"lambda_dice": cls.lambda_dice, **super().taken_from(other)}
+        nothing = not values.get("lambda_bce") and not values["lambda_dice"]
+        return {**values, "lambda_bce": cls.lambda_bce} if nothing else values
+
     def check(self) -> None:
         if not self.lambda_bce + self.lambda_dice > 0:
             raise InputError("lambda_dice: expected a weight above 0 where lambda_bce is 0, found 0")

@@ -9,10 +9,11 @@ from berdiff.data.input_spec import InputSpec
 from berdiff.diffusion.kernels.base import Kernel
 from berdiff.diffusion.random import Generators, uniform
 from berdiff.diffusion.sampler import Sampler, time_grid
-from berdiff.diffusion.sampling import Callback, sample
-from berdiff.methods.base import PerSample, Terms, pick_raters
+from berdiff.diffusion.sampling import sample
+from berdiff.methods.base import SampleRequest, Terms, pick_raters
 from berdiff.methods.diffusion_config import DiffusionConfig
 from berdiff.methods.encoded import EncodedSegmenter, Shape
+from berdiff.networks.check_image import Size
 from berdiff.networks.denoiser import Denoiser
 from berdiff.networks.tiled import TiledDenoiser
 
@@ -23,10 +24,14 @@ class DiffusionSegmenter(EncodedSegmenter):
     def __init__(self, config: DiffusionConfig, input_spec: InputSpec, network: Denoiser[Any], kernel: Kernel) -> None:
         super().__init__(config, input_spec, network.stride)
         self.network, self.kernel = network, kernel
-        network.signed = kernel.signed
         self.raters = "one" if config.masks_per_image == 1 else "all"
         self.sampler, self.T = config.sampler, kernel.schedule.T
         kernel.check(config.sampler)
+
+    def estimate(self, y_t: Tensor, t: Tensor, features: Any) -> Tensor:
+        """The network's output for y_t `(B, N, K, *S)` and t `(B, N)`, in float32."""
+        denoise = self.network.denoise if self.kernel.signed else self.network.denoise_mask
+        return denoise(y_t, t, features).float()
 
     # --- algorithm 1 -------------------------------------------------------------------------------------------------
 
@@ -39,7 +44,7 @@ class DiffusionSegmenter(EncodedSegmenter):
         y0 = pick_raters(masks, self.config.masks_per_image, generators).to(image.dtype)
         t = self._pick_times(image, generators)
         y_t, eps = self.kernel.q_sample(y0, t, generators)
-        output = self.network.denoise(y_t, t, self.network.encode(image)).float()
+        output = self.estimate(y_t, t, self.network.encode(image))
         return self.kernel.loss(output, y0, y_t, eps, t)
 
     def _pick_times(self, image: Tensor, generators: Generators) -> Tensor:
@@ -57,23 +62,20 @@ class DiffusionSegmenter(EncodedSegmenter):
     def encode(self, image: Tensor) -> Any:
         return self.network.encode(image)
 
-    def draw(
-        self, features: Any, shape: Shape, generators: PerSample, sampler: Sampler | None, callback: Callback | None
-    ) -> Tensor:
+    def draw(self, features: Any, shape: Shape, request: SampleRequest) -> Tensor:
+        sampler, generators = request.sampler, request.generators
         assert sampler is not None  # `sample` hands on the method's own
         self.kernel.check(sampler)
 
         def estimate(y_t: Tensor, t: int) -> Tensor:
-            return self.network.denoise(y_t, torch.full(y_t.shape[:2], t, device=y_t.device), features).float()
+            return self.estimate(y_t, torch.full(y_t.shape[:2], t, device=y_t.device), features)
 
         y_T = self.kernel.prior(shape, generators, torch.empty(0, device=generators[0].device))
-        return sample(self.kernel, sampler, estimate, y_T, generators, callback)
+        return sample(self.kernel, sampler, estimate, y_T, generators, request.callback)
 
-    def tiled(self, size: tuple[int, int], overlap: float) -> "DiffusionSegmenter":
+    def tiled(self, size: Size, overlap: float) -> "DiffusionSegmenter":
         tiles = TiledDenoiser(self.network, size, overlap, self.kernel.to_mean, self.kernel.from_mean)
-        twin = type(self)(self.config, self.input_spec, tiles, self.kernel)
-        twin.sampler, twin.masks_per_pass = self.sampler, self.masks_per_pass
-        return twin
+        return self.with_changes(network=tiles, stride=1)
 
     def check_sampler(self, sampler: Sampler) -> None:
         time_grid(self.kernel.schedule.T, sampler.steps, sampler.spacing)

@@ -1,7 +1,7 @@
 """The settings that every diffusion method shares. No torch here."""
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import tyro
 from annotated_types import Ge
@@ -14,11 +14,14 @@ from berdiff.methods.config import MethodConfig
 if TYPE_CHECKING:
     from berdiff.diffusion.kernels.base import Kernel
     from berdiff.methods.diffusion import DiffusionSegmenter
+    from berdiff.networks.denoiser import Denoiser
 
 
 @dataclass(frozen=True)
 class DiffusionConfig(MethodConfig):
     """A method adds its own settings and its `kernel`."""
+
+    networks: ClassVar[str] = ""  # how the names of its networks begin, before the preset
 
     preset: str = "small"
     """network: fast or fast-tiny (encode once), or the paper's U-Net: paper-128, paper-224, small, tiny"""
@@ -44,22 +47,18 @@ class DiffusionConfig(MethodConfig):
         """The noise, its loss and its reverse step."""
         raise TypeError(f"{type(self).__name__}: expected a method `kernel`, found none")
 
+    def network(self, spec: InputSpec) -> "Denoiser[Any]":
+        from berdiff.networks.build import make_network
+
+        return make_network(self.networks + self.preset, len(spec.channels), len(spec.targets), len(spec.size))
+
     def check(self) -> None:
         try:
             time_grid(self.T, self.sampler.steps, self.sampler.spacing)
         except ValueError as error:
             raise InputError(f"sampler.{error}") from error
 
-    def check_kernel(self) -> None:
-        """For kernels that cannot follow every sampler; apart from `check`, since it imports torch."""
-        try:
-            self.kernel().check(self.sampler)
-        except ValueError as error:
-            raise InputError(f"sampler.{error}") from error
-
     def build(self, spec: InputSpec) -> "DiffusionSegmenter":
         from berdiff.methods.diffusion import DiffusionSegmenter
-        from berdiff.networks.build import make_network
 
-        network = make_network(self.preset, len(spec.channels), len(spec.targets))
-        return DiffusionSegmenter(self, spec, network, self.kernel())
+        return DiffusionSegmenter(self, spec, self.network(spec), self.kernel())

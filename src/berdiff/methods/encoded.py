@@ -1,19 +1,18 @@
 """Methods that read the image once and then draw many masks from what was read: the sampling that they share."""
 
 from abc import abstractmethod
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from berdiff.diffusion.random import uniform
-from berdiff.diffusion.sampler import Sampler
-from berdiff.diffusion.sampling import Callback
-from berdiff.methods.base import PerSample, Segmenter, fillers
+from berdiff.methods.base import PerSample, SampleRequest, Segmenter, fillers
 from berdiff.methods.views import callback_of, mirrored, mirrored_back, take
 
-Shape = tuple[int, int, int, int, int]
-"""(B, n, K, H, W)"""
+Shape = tuple[int, ...]
+"""(B, n, K, *S)"""
 
 
 class EncodedSegmenter(Segmenter):
@@ -21,40 +20,33 @@ class EncodedSegmenter(Segmenter):
 
     @abstractmethod
     def encode(self, image: Tensor) -> Any:
-        """image `(B, C, H, W)` -> what `draw` needs of it: a tensor, or nested tuples of tensors, batch first."""
+        """image `(B, C, *S)` -> what `draw` needs of it: a tensor, or nested tuples of tensors, batch first."""
 
     @abstractmethod
-    def draw(
-        self, features: Any, shape: Shape, generators: PerSample, sampler: Sampler | None, callback: Callback | None
-    ) -> Tensor:
+    def draw(self, features: Any, shape: Shape, request: SampleRequest) -> Tensor:
         """Masks of 0 and 1 of this shape, n per image; one generator per mask, image-major."""
 
-    def _sample(
-        self, image: Tensor, n: int, generators: PerSample, sampler: Sampler | None, callback: Callback | None
-    ) -> Tensor:
+    def _sample(self, image: Tensor, n: int, request: SampleRequest) -> Tensor:
         """The images are encoded together, once; `masks_per_pass` masks of each are drawn together."""
-        B, _, H, W = image.shape
-        views = 1 if sampler is None else sampler.views
+        views = 1 if request.sampler is None else request.sampler.views
         features = self.encode(mirrored(image, views))
         at_once = min(n, self.masks_per_pass)  # of each image; more than one image only if all n fit
         parts: list[Tensor] = []
         for first in range(0, n, at_once):
-            part = generators if at_once == n else generators[first : first + at_once]
-            part = part + fillers(B * at_once - len(part), image)
-            shape = (B, at_once, self.targets, H, W)
+            part = request.generators if at_once == n else request.generators[first : first + at_once]
+            part = part + fillers(len(image) * at_once - len(part), image)
+            shape = (len(image), at_once, self.targets, *image.shape[2:])
             draw = self.draw if views == 1 else self._draw_views
-            parts.append(draw(features, shape, part, sampler, callback).to(torch.uint8))
+            parts.append(draw(features, shape, replace(request, generators=part)).to(torch.uint8))
         return torch.cat(parts, 1)[:, :n]
 
-    def _draw_views(
-        self, features: Any, shape: Shape, generators: PerSample, sampler: Sampler | None, callback: Callback | None
-    ) -> Tensor:
+    def _draw_views(self, features: Any, shape: Shape, request: SampleRequest) -> Tensor:
         """Each mask from a random one of the views that `features` hold, view by view."""
-        assert sampler is not None  # it says how many views there are
-        B, n, K, H, W = shape
-        view, place = pick_views(B, n, sampler.views, generators)
-        masks = self.draw(take(features, place), (B * n, 1, K, H, W), generators, sampler, callback_of(callback, view))
-        return mirrored_back(masks.reshape(shape), view)
+        assert request.sampler is not None  # it says how many views there are
+        B, n, *rest = shape
+        view, place = pick_views(B, n, request.sampler.views, request.generators)
+        by_view = replace(request, callback=callback_of(request.callback, view))
+        return mirrored_back(self.draw(take(features, place), (B * n, 1, *rest), by_view).reshape(shape), view)
 
 
 def pick_views(B: int, n: int, views: int, generators: PerSample) -> tuple[Tensor, Tensor]:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from berdiff.diffusion.sampler import Sampler
+from berdiff.diffusion.sampler import FlowSampler
 from berdiff.methods.diffusion_config import DiffusionConfig
 
 if TYPE_CHECKING:
@@ -20,11 +20,7 @@ class FlowMatching(DiffusionConfig):
     """what the network predicts: the velocity (squared error), or the mask (cross-entropy)"""
     schedule: Literal["power1", "power1.5", "power2.5", "power4"] = "power1"  # pyright: ignore[reportIncompatibleVariableOverride]
     """weight of the mask at t: 1 - t / T to this power; power1 is the usual even pace, others stay longer in noise"""
-    sampler: Sampler = field(default_factory=lambda: Sampler(sigma=0.0))
-
-    def check(self) -> None:
-        super().check()
-        self.check_kernel()
+    sampler: FlowSampler = field(default_factory=FlowSampler)
 
     def kernel(self) -> "Flow":
         from berdiff.diffusion.kernels.flow import Flow

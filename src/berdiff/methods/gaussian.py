@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from berdiff.diffusion.sampler import Sampler
+from berdiff.diffusion.sampler import GaussianSampler
 from berdiff.methods.diffusion_config import DiffusionConfig
 
 if TYPE_CHECKING:
@@ -17,11 +17,7 @@ class GaussianDiffusion(DiffusionConfig):
     method: ClassVar[str] = "gaussian"
 
     prediction: Literal["noise", "mask"] = "noise"  # what the network predicts: the noise, or the mask as -1 and 1
-    sampler: Sampler = field(default_factory=lambda: Sampler(sigma=0.0))
-
-    def check(self) -> None:
-        super().check()
-        self.check_kernel()
+    sampler: GaussianSampler = field(default_factory=lambda: GaussianSampler(sigma=0.0))
 
     def kernel(self) -> "Gaussian":
         from berdiff.diffusion.kernels.gaussian import Gaussian

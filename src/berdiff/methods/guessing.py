@@ -1,5 +1,7 @@
 """A diffusion whose condition net also guesses the mask: one more term of the loss, nothing more to sample."""
 
+from typing import Any
+
 from torch import Tensor
 
 from berdiff.data.input_spec import InputSpec
@@ -8,6 +10,7 @@ from berdiff.diffusion.random import Generators
 from berdiff.methods.base import Terms, pick_raters
 from berdiff.methods.diffusion import DiffusionSegmenter
 from berdiff.methods.medsegdiff import MedSegDiff
+from berdiff.networks.denoiser import Denoiser
 from berdiff.networks.medsegdiff import MaskGuess, MedSegDiffNet
 
 
@@ -15,8 +18,9 @@ class GuessingDiffusion(DiffusionSegmenter):
     config: MedSegDiff  # pyright: ignore[reportIncompatibleVariableOverride]
     network: MedSegDiffNet  # pyright: ignore[reportIncompatibleVariableOverride]
 
-    def __init__(self, config: MedSegDiff, input_spec: InputSpec, network: MedSegDiffNet, kernel: Kernel) -> None:
+    def __init__(self, config: MedSegDiff, input_spec: InputSpec, network: Denoiser[Any], kernel: Kernel) -> None:
         super().__init__(config, input_spec, network, kernel)
+        assert isinstance(network, MedSegDiffNet)
         self.guess = MaskGuess(network.sizes, self.targets)
 
     def loss(self, image: Tensor, masks: Tensor, generators: Generators) -> Terms:
@@ -29,9 +33,3 @@ class GuessingDiffusion(DiffusionSegmenter):
         terms = self.kernel.loss(output.float(), y0, y_t, eps, t)
         guess = (self.guess(conditions).float().reshape(y0.shape) - y0).square().mean()
         return {**terms, "loss": terms["loss"] + self.config.lambda_guess * guess, "guess": guess}
-
-    def tiled(self, size: tuple[int, int], overlap: float) -> DiffusionSegmenter:
-        """Without the guess, which no sample needs."""
-        plain = DiffusionSegmenter(self.config, self.input_spec, self.network, self.kernel)
-        plain.sampler, plain.masks_per_pass = self.sampler, self.masks_per_pass
-        return plain.tiled(size, overlap)

@@ -17,15 +17,14 @@ from berdiff.diffusion.energy import energy_score, soft_level_sets, stratified_l
 from berdiff.diffusion.kernels.base import Kernel
 from berdiff.diffusion.kernels.bernoulli import Bernoulli
 from berdiff.diffusion.random import Generators, Source, uniform
-from berdiff.diffusion.sampler import Sampler
-from berdiff.diffusion.sampling import Callback
 from berdiff.errors import InputError
-from berdiff.methods.base import PerSample, Terms, fillers
+from berdiff.methods.base import SampleRequest, Terms, fillers
 from berdiff.methods.berdiff import BerDiff
 from berdiff.methods.diffusion import DiffusionSegmenter
 from berdiff.methods.encoded import Shape, pick_views
 from berdiff.methods.views import mirrored, mirrored_back, take
 from berdiff.networks.denoiser import Denoiser
+from berdiff.networks.tiled import TiledDenoiser
 
 DROPOUT = 0.2  # of the head's inputs: it sees each image many times and has one number to learn from it
 HIDDEN = 64
@@ -61,11 +60,13 @@ class GatedDenoiser(Denoiser[Encoded]):
         return Encoded(features, self.empty_logit(summary), summary)
 
     def denoise(self, y_t: Tensor, t: Tensor, features: Encoded) -> Tensor:
-        output = self.network.denoise(y_t, t, features.features)
+        output = self.network.denoise_mask(y_t, t, features.features)
         if features.level is None:
             return output
         empty = features.level < features.empty.sigmoid().unsqueeze(1)
-        return torch.where(empty[:, :, None, None, None], self.empty_output(y_t).to(output.dtype), output)
+        return torch.where(
+            empty.reshape(*empty.shape, *[1] * (y_t.ndim - 2)), self.empty_output(y_t).to(output.dtype), output
+        )
 
     def empty_logit(self, summary: Tensor, keep: Tensor | None = None) -> Tensor:
         """(B,) from summaries `(B, D)`, of which `keep` (0 or 1) takes part."""
@@ -101,7 +102,7 @@ class HurdleSegmenter(DiffusionSegmenter):
         t = self._pick_times(image, generators)
         y_t, eps = self.kernel.q_sample(y0, t, generators)
         encoded = self.network.encode(image)
-        output = self.network.denoise(y_t, t, encoded).float()
+        output = self.estimate(y_t, t, encoded)
         some = marked.any(1, keepdim=True).expand(y0.shape[:2]).float()
         terms = self.kernel.loss(output, y0, y_t, eps, t, some / some.numel())
         keep = (uniform(encoded.summary.shape, generators, image) >= DROPOUT).to(encoded.summary.dtype)
@@ -115,29 +116,29 @@ class HurdleSegmenter(DiffusionSegmenter):
 
     def _energy(self, encoded: Encoded, masks: Tensor, marked: Tensor, generators: Generators) -> Tensor:
         """(B,): the score of two stratified sets of level sets of the estimate at t = T against who marked."""
-        B, _, K, H, W = masks.shape
+        B = len(masks)
         like = torch.empty(0, device=masks.device)
-        y_T = self.kernel.prior((B, 1, K, H, W), generators, like)
+        y_T = self.kernel.prior((B, 1, *masks.shape[2:]), generators, like)
         t = torch.full((B, 1), self.kernel.schedule.T, device=masks.device)
-        p = self.kernel.to_mean(self.network.denoise(y_T, t, encoded).float())[:, 0]
+        p = self.kernel.to_mean(self.estimate(y_T, t, encoded))[:, 0]
         levels = stratified_levels(uniform((B, 2, LEVELS), generators, like))
         S = soft_level_sets(p, levels.flatten(1))
         return energy_score(S[:, :LEVELS], S[:, LEVELS:], masks.flatten(3).to(p.dtype), marked.to(p.dtype))
 
-    def _sample(
-        self, image: Tensor, n: int, generators: PerSample, sampler: Sampler | None, callback: Callback | None
-    ) -> Tensor:
+    def _sample(self, image: Tensor, n: int, request: SampleRequest) -> Tensor:
         """By views, each mask has features of its own, so those that are empty by their level can be left out of the
         passes through the network. Each pass is filled up to the same number of masks."""
-        needed = callback is not None or any(map(_is_followed, generators))  # also the steps of empty masks
-        if sampler is None or sampler.views == 1 or needed or not isinstance(self.network, GatedDenoiser):
-            return super()._sample(image, n, generators, sampler, callback)  # by tiles, each has a pi of its own
-        B, _, H, W = image.shape
-        encoded = self.network.encode(mirrored(image, sampler.views))
+        sampler, generators = request.sampler, request.generators
+        needed = request.callback is not None or any(map(_is_followed, generators))  # also the steps of empty masks
+        tiles = isinstance(self.network, TiledDenoiser)  # each has a pi of its own
+        if sampler is None or sampler.views == 1 or needed or tiles:
+            return super()._sample(image, n, request)
+        B, shape = len(image), (self.targets, *image.shape[2:])
+        encoded: Encoded = self.network.encode(mirrored(image, sampler.views))
         view, place = pick_views(B, n, sampler.views, generators)
         level = uniform((B * n, 1), generators, encoded.empty.new_empty(0, dtype=torch.float32))
         marked = (level >= encoded.empty.sigmoid()[place].unsqueeze(1)).nonzero()[:, 0]
-        masks = torch.zeros(B * n, 1, self.targets, H, W, dtype=torch.uint8, device=image.device)
+        masks = torch.zeros(B * n, 1, *shape, dtype=torch.uint8, device=image.device)
         at_once = B * min(n, self.masks_per_pass)
         if image.device.type == "cpu":
             at_once = min(at_once, CPU_PASS)
@@ -147,15 +148,13 @@ class HurdleSegmenter(DiffusionSegmenter):
             own = [generators[int(i)] for i in chosen] + fillers(missing, image)
             filled = torch.cat([chosen, chosen[:1].expand(missing)])
             features = take(encoded, place[filled])._replace(level=level[filled])
-            drawn = super().draw(features, (at_once, 1, self.targets, H, W), own, sampler, None)
+            drawn = super().draw(features, (at_once, 1, *shape), SampleRequest(own, sampler))
             masks[chosen] = drawn[: len(chosen)].to(torch.uint8)
-        return mirrored_back(masks.reshape(B, n, self.targets, H, W), view)
+        return mirrored_back(masks.reshape(B, n, *shape), view)
 
-    def draw(
-        self, features: Any, shape: Shape, generators: PerSample, sampler: Sampler | None, callback: Callback | None
-    ) -> Tensor:
-        level = uniform(shape[:2], generators, torch.empty(0, device=generators[0].device))
-        return super().draw(at_level(features, level), shape, generators, sampler, callback)
+    def draw(self, features: Any, shape: Shape, request: SampleRequest) -> Tensor:
+        level = uniform(shape[:2], request.generators, torch.empty(0, device=request.generators[0].device))
+        return super().draw(at_level(features, level), shape, request)
 
 
 def _is_followed(source: Source) -> bool:
@@ -164,7 +163,7 @@ def _is_followed(source: Source) -> bool:
 
 
 def pick_marked(masks: Tensor, marked: Tensor, count: int, generators: Generators) -> Tensor:
-    """masks `(B, R, K, H, W)` -> `(B, count, K, H, W)`: the raters that marked something in turn, from a random one on.
+    """masks `(B, R, K, *S)` -> `(B, count, K, *S)`: the raters that marked something in turn, from a random one on.
 
     Of an image that nobody marked, empty masks.
     """

@@ -9,9 +9,7 @@ from torch import Tensor, nn
 
 from berdiff.data.input_spec import InputSpec
 from berdiff.diffusion.random import Generators, normal
-from berdiff.diffusion.sampler import Sampler
-from berdiff.diffusion.sampling import Callback
-from berdiff.methods.base import PerSample, Terms, pick_raters
+from berdiff.methods.base import SampleRequest, Terms, pick_raters
 from berdiff.methods.config import MethodConfig
 from berdiff.methods.encoded import EncodedSegmenter, Shape
 from berdiff.networks.latent import LatentNetwork, Noise
@@ -85,11 +83,9 @@ class LatentSegmenter(EncodedSegmenter):
     def encode(self, image: Tensor) -> Any:
         return self.network.encode(image)
 
-    def draw(
-        self, features: Any, shape: Shape, generators: PerSample, sampler: Sampler | None, callback: Callback | None
-    ) -> Tensor:
+    def draw(self, features: Any, shape: Shape, request: SampleRequest) -> Tensor:
         """A pixel is marked where it is more probable than not, given z."""
-        return self.network.generate(features, shape[1], self._noise(generators)) > 0
+        return self.network.generate(features, shape[1], self._noise(request.generators)) > 0
 
     def _noise(self, generators: Generators) -> Noise:
         like = next(self.parameters())

@@ -8,9 +8,7 @@ from torch import Tensor
 
 from berdiff.data.input_spec import InputSpec
 from berdiff.diffusion.random import Generators, normal
-from berdiff.diffusion.sampler import Sampler
-from berdiff.diffusion.sampling import Callback
-from berdiff.methods.base import PerSample, Terms, pick_raters
+from berdiff.methods.base import SampleRequest, Terms, pick_raters
 from berdiff.methods.encoded import EncodedSegmenter, Shape
 from berdiff.methods.ssn import SSN
 from berdiff.networks.ssn import SSN as Network
@@ -62,11 +60,9 @@ class LowRankSegmenter(EncodedSegmenter):
     def encode(self, image: Tensor) -> LowRank:
         return self.network(image)
 
-    def draw(
-        self, features: LowRank, shape: Shape, generators: PerSample, sampler: Sampler | None, callback: Callback | None
-    ) -> Tensor:
+    def draw(self, features: LowRank, shape: Shape, request: SampleRequest) -> Tensor:
         """A pixel is marked where its logit, drawn with all others, is above 0."""
-        return features.draw(*self._noise(shape, generators, features)) > 0
+        return features.draw(*self._noise(shape, request.generators, features)) > 0
 
     def _noise(self, shape: tuple[int, ...], generators: Generators, like: LowRank) -> tuple[Tensor, Tensor]:
         """Of masks `(B, N, K, H, W)`: the `rank` numbers that all pixels share, then one number per pixel."""

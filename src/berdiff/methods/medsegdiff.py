@@ -17,6 +17,7 @@ class MedSegDiff(GaussianDiffusion):
     """In training the condition net also learns to guess the mask by itself."""
 
     method: ClassVar[str] = "medsegdiff"
+    networks: ClassVar[str] = "medsegdiff-"
 
     preset: Literal["paper-128", "own", "small", "tiny"] = "small"
     """the U-Net beside the condition net: the paper's for 128x128, MedSegDiff's own, for two cores, for tests"""
@@ -24,7 +25,5 @@ class MedSegDiff(GaussianDiffusion):
 
     def build(self, spec: InputSpec) -> "GuessingDiffusion":
         from berdiff.methods.guessing import GuessingDiffusion
-        from berdiff.networks.medsegdiff import MedSegDiffNet
 
-        network = MedSegDiffNet(f"medsegdiff-{self.preset}", len(spec.channels), len(spec.targets))
-        return GuessingDiffusion(self, spec, network, self.kernel())
+        return GuessingDiffusion(self, spec, self.network(spec), self.kernel())

@@ -5,9 +5,7 @@ from torch import Tensor
 
 from berdiff.data.input_spec import InputSpec
 from berdiff.diffusion.random import Generators, normal, uniform
-from berdiff.diffusion.sampler import Sampler
-from berdiff.diffusion.sampling import Callback
-from berdiff.methods.base import PerSample, Terms
+from berdiff.methods.base import SampleRequest, Terms
 from berdiff.methods.encoded import EncodedSegmenter, Shape
 from berdiff.methods.mose import MoSE
 from berdiff.methods.transport import gate_kl, greedy_coupling, soft_iou_cost
@@ -46,13 +44,11 @@ class MixtureSegmenter(EncodedSegmenter):
     def encode(self, image: Tensor) -> Encoded:
         return self.network.encode(image)
 
-    def draw(
-        self, features: Encoded, shape: Shape, generators: PerSample, sampler: Sampler | None, callback: Callback | None
-    ) -> Tensor:
+    def draw(self, features: Encoded, shape: Shape, request: SampleRequest) -> Tensor:
         """Of a sample: the expert, then its z. A pixel is marked where it is more probable than not, given z."""
         maps, log_gate = features
-        level = uniform(shape[:2], generators, log_gate)
+        level = uniform(shape[:2], request.generators, log_gate)
         cumulated = log_gate.exp().cumsum(1)[:, :-1].contiguous()  # the last is 1, but for rounding
         expert = torch.searchsorted(cumulated, level.to(cumulated.dtype), right=True)
-        noise = normal((*shape[:2], self.network.dims), generators, log_gate)
+        noise = normal((*shape[:2], self.network.dims), request.generators, log_gate)
         return self.network.decode(maps, self.network.latents(expert, noise)) > 0

@@ -25,4 +25,4 @@ class UNet(DeterministicConfig):
     def network(self, spec: InputSpec) -> "Denoiser[Any]":
         from berdiff.networks.build import make_network
 
-        return make_network(self.preset, len(spec.channels), len(spec.targets))
+        return make_network(self.preset, len(spec.channels), len(spec.targets), len(spec.size))

@@ -18,12 +18,12 @@ AXES = ((), (-1,), (-2,), (-2, -1))
 
 
 def mirrored(image: Tensor, views: int) -> Tensor:
-    """(B, C, H, W) -> (views * B, C, H, W), view by view."""
+    """(B, C, *S) -> (views * B, C, *S), view by view."""
     return image if views == 1 else torch.cat([image.flip(axes) for axes in AXES[:views]])
 
 
 def mirrored_back(masks: Tensor, view: Tensor) -> Tensor:
-    """masks `(B, n, K, H, W)`, each as seen in its view `(B, n)` -> as seen in the image."""
+    """masks `(B, n, K, *S)`, each as seen in its view `(B, n)` -> as seen in the image."""
     out = masks.clone()
     for number, axes in enumerate(AXES):
         out[view == number] = masks[view == number].flip(axes)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from berdiff.networks.check_image import Size, check_size
+from berdiff.networks.check_image import Size, check_multiples, check_size
 from berdiff.networks.denoiser import Denoiser
 
 
@@ -21,8 +21,7 @@ class Whole(Denoiser[Tensor]):
         """`size`: height and width of the images that it is made for."""
         super().__init__(preset, image_channels, targets)
         self.stride = stride
-        if any(side % stride for side in size):
-            raise ValueError(f"size: expected height and width in multiples of {stride}, found {size[0]}x{size[1]}")
+        check_multiples(size, stride)
         check_size(size, stride)
 
     @abstractmethod

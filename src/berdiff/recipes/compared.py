@@ -3,7 +3,7 @@ METHOD-own with its authors' settings as far as ours express them (docs/methods 
 
 from dataclasses import replace
 
-from berdiff.diffusion.sampler import Sampler
+from berdiff.diffusion.sampler import FlowSampler, GaussianSampler, Sampler
 from berdiff.methods.berdiff import BerDiff
 from berdiff.methods.car import CAR
 from berdiff.methods.config import MethodConfig
@@ -277,7 +277,11 @@ _DIFFUSIONS = (
         "segdiff",
         "SegDiff: their U-Net (122 M), 100 steps of DDPM, AdamW at 1e-4 without decay",
         as_its_authors(
-            SegDiff("own", T=100, sampler=Sampler(steps=100, rule="ddpm")), _DDPM, 300_000, batch=4, data=SHIFTED
+            SegDiff("own", T=100, sampler=GaussianSampler(100, "ddpm")),
+            _DDPM,
+            300_000,
+            batch=4,
+            data=SHIFTED,
         ),
         "made for a GPU",
         "its authors do not have LIDC-IDRI",
@@ -299,7 +303,9 @@ _DIFFUSIONS = (
     _own(
         "medsegdiff",
         "MedSegDiff: their U-Net (133 M in all), batch 8, AdamW at 1e-4 without decay",
-        as_its_authors(MedSegDiff("own", sampler=Sampler(steps=50, sigma=0.0)), _DDPM, 100_000, batch=8, data=SHIFTED),
+        as_its_authors(
+            MedSegDiff("own", sampler=GaussianSampler(50, sigma=0.0)), _DDPM, 100_000, batch=8, data=SHIFTED
+        ),
         "made for a GPU",
         "its authors do not have LIDC-IDRI",
         "a learned variance with its bound, masks as 0 and 1, DPM-Solver (here 50 steps of DDIM); and the joining of "
@@ -318,7 +324,7 @@ _DIFFUSIONS = (
         "flow",
         "Flow matching (MedFM): its U-Net of 9 M, the velocity, 250 steps of Euler's rule, 1e-4 falling to 0",
         as_its_authors(
-            FlowMatching("medfm", sampler=Sampler(steps=250, sigma=0.0)),
+            FlowMatching("medfm", sampler=FlowSampler(steps=250)),
             _falling(280_000),
             280_000,
             batch=16,

@@ -17,6 +17,7 @@ class Kernel(ABC):
     """Masks y0 are 0 and 1; `output` is the network's, shaped like y_t."""
 
     schedule: NoiseSchedule
+    options: ClassVar[type[Sampler]] = Sampler
     signed: ClassVar[bool] = False  # whether noise is added to masks as -1 and 1, not as 0 and 1
 
     @abstractmethod
@@ -54,5 +55,6 @@ class Kernel(ABC):
     def from_mean(self, mean: Tensor) -> Tensor:
         """The output that a mean stands for."""
 
-    def check(self, sampler: Sampler) -> None:  # noqa: B027 (a kernel may have all choices)
+    def check(self, sampler: Sampler) -> None:
         """Raise ValueError for a choice that this kernel does not have."""
+        self.options(**vars(sampler))

@@ -28,8 +28,8 @@ class Categorical(Kernel):
 
     def prior(self, shape: Sequence[int], generators: Generators, like: Tensor) -> Tensor:
         """y_T ~ Cat(1/C)."""
-        *leading, K, H, W = shape
-        p = torch.ones((*leading, K + 1, H, W), dtype=like.dtype, device=like.device)
+        B, N, K, *space = shape
+        p = torch.ones((B, N, K + 1, *space), dtype=like.dtype, device=like.device)
         return categorical.draw(p, generators)
 
     def q_sample(self, y0: Tensor, t: Time, generators: Generators) -> tuple[Tensor, Tensor]:

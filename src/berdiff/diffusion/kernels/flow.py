@@ -12,14 +12,8 @@ from berdiff.diffusion.gaussian import to_mask, to_signal
 from berdiff.diffusion.kernels.base import Kernel
 from berdiff.diffusion.losses import over_masks
 from berdiff.diffusion.random import Generators, normal
-from berdiff.diffusion.sampler import Sampler
+from berdiff.diffusion.sampler import FlowSampler, Sampler
 from berdiff.diffusion.schedule import Time
-
-# All chance lies in y_T. DDIM without noise IS Euler's rule here: a_s y0_hat + (1 - a_s) eps_hat = y_t + (a_s - a_t) v.
-_ONLY = {
-    **{"rule": "ddim", "posterior": "soft", "sigma": 0},
-    **{"last_step": "threshold", "noise": "independent", "smallest": 1},
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +23,7 @@ class Flow(Kernel):
     The schedule's alpha_bar is the weight of the mask on the line (`diffusion/flow.py`).
     """
 
+    options: ClassVar[type[Sampler]] = FlowSampler
     signed: ClassVar[bool] = True
     prediction: Literal["velocity", "mask"] = "velocity"  # the output: the velocity, or the logits of the mask
 
@@ -68,8 +63,3 @@ class Flow(Kernel):
 
     def from_mean(self, mean: Tensor) -> Tensor:
         return mean if self.prediction == "velocity" else mean.clamp(0, 1).logit()
-
-    def check(self, sampler: Sampler) -> None:
-        for name, only in _ONLY.items():
-            if getattr(sampler, name) != only:
-                raise ValueError(f"{name}: expected {only} with flow matching, found {getattr(sampler, name)}")

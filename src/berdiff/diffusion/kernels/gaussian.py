@@ -10,10 +10,8 @@ from berdiff.diffusion import gaussian
 from berdiff.diffusion.kernels.base import Kernel
 from berdiff.diffusion.losses import over_masks
 from berdiff.diffusion.random import Generators, normal
-from berdiff.diffusion.sampler import Sampler
-from berdiff.diffusion.schedule import Time
-
-_ONLY = {"posterior": "soft", "last_step": "threshold", "noise": "independent", "smallest": 1}
+from berdiff.diffusion.sampler import GaussianSampler, Sampler
+from berdiff.diffusion.schedule import Time, sqrt
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,6 +21,7 @@ class Gaussian(Kernel):
     `Sampler.sigma` is DDIM's eta: 0 is DDIM as it is usually run, where all chance lies in y_T; 1 has DDPM's variance.
     """
 
+    options: ClassVar[type[Sampler]] = GaussianSampler
     signed: ClassVar[bool] = True
     prediction: Literal["noise", "mask"] = "noise"
 
@@ -51,7 +50,7 @@ class Gaussian(Kernel):
             mean, variance = gaussian.posterior(self.schedule, y_t, y0_hat, t, s)
         else:
             mean, variance = gaussian.ddim_moments(self.schedule, y_t, y0_hat, t, s, sampler.sigma)
-        return mean + variance.sqrt() * normal(y_t.shape, generators, y_t), y0_hat
+        return mean + sqrt(variance) * normal(y_t.shape, generators, y_t), y0_hat
 
     def to_mask(self, y_0: Tensor) -> Tensor:
         return gaussian.to_mask(y_0)
@@ -61,8 +60,3 @@ class Gaussian(Kernel):
 
     def from_mean(self, mean: Tensor) -> Tensor:
         return mean
-
-    def check(self, sampler: Sampler) -> None:
-        for name, only in _ONLY.items():
-            if getattr(sampler, name) != only:
-                raise ValueError(f"{name}: expected {only} with a Gaussian kernel, found {getattr(sampler, name)}")

@@ -17,7 +17,7 @@ from berdiff.diffusion.links import LINKS
 from berdiff.diffusion.losses import over_masks, total_loss
 from berdiff.diffusion.random import Generators
 from berdiff.diffusion.sampler import Sampler
-from berdiff.diffusion.schedule import NoiseSchedule, Time, cast
+from berdiff.diffusion.schedule import NoiseSchedule, Time
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +65,7 @@ class Nested(Bernoulli):
 def draw_chain(
     schedule: NoiseSchedule, sampler: Sampler, y_t: Tensor, inside: Tensor, t: int, s: int, generators: Generators
 ) -> Tensor:
-    """y_s `(B, N, K, H, W)` of independent pixels; at each the sum over all nested y0 of P(y0) P(y_s | y_t, y0).
+    """y_s `(B, N, K, *S)` of independent pixels; at each the sum over all nested y0 of P(y0) P(y_s | y_t, y0).
 
     Target by target: the usual step from p_k = P(y0 = 1 | y_s so far) of the target around it, times c_k. At s = 0 that
     is 0 wherever the target around it was not drawn: the mask is nested.
@@ -86,8 +86,8 @@ def seen(schedule: NoiseSchedule, sampler: Sampler, y_t: Tensor, p: Tensor, y_s:
     """
     like = y_t.double()
     if sampler.rule == "ddpm" and sampler.posterior == "soft":
-        (b,) = cast(like, schedule.pair(t, s, like)[1])
-        ones = [b * y0 + (1 - b) / 2 for y0 in (0, 1)]
+        b: float = schedule.pair(t, s, like)[1]
+        ones = [torch.full_like(like, b * y0 + (1 - b) / 2) for y0 in (0, 1)]
     else:
         ones = [step_prob(schedule, sampler, like, torch.full_like(like, y0), t, s) for y0 in (0, 1)]
     of_0, of_1 = (torch.where(y_s == 1, one, 1 - one) for one in ones)
