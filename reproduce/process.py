@@ -21,7 +21,7 @@ from berdiff.diffusion.sampling import Step
 from berdiff.diffusion.schedule import NoiseSchedule
 from berdiff.errors import InputError
 from berdiff.inference.model import Model
-from berdiff.methods.diffusion import DiffusionSegmenter
+from berdiff.methods.families.diffusion import DiffusionSegmenter
 from berdiff.methods.sampling import choose_sampler, describe
 from berdiff.output.panels import render, save_png
 from berdiff.output.tiles import RATER_COLOUR, SAMPLE_COLOUR, Tile

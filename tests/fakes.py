@@ -25,7 +25,7 @@ from berdiff.inference.model import Model
 from berdiff.methods.base import Segmenter
 from berdiff.methods.berdiff import BerDiff
 from berdiff.methods.config import METHODS, MethodConfig
-from berdiff.methods.diffusion import DiffusionSegmenter
+from berdiff.methods.families.diffusion import DiffusionSegmenter
 from berdiff.networks.denoiser import Denoiser
 
 METHODS.ours |= {"stand-in": "fakes:StandIn", "blur": "fakes:Blur", "levels": "fakes:Levels"}

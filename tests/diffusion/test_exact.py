@@ -12,7 +12,7 @@ from berdiff.diffusion.sampler import LastStep, Sampler
 from berdiff.diffusion.sampling import sample
 from berdiff.methods.base import SampleRequest
 from berdiff.methods.berdiff import BerDiff
-from berdiff.methods.hurdle import GatedDenoiser, HurdleSegmenter
+from berdiff.methods.berdiff.hurdle import GatedDenoiser, HurdleSegmenter
 from berdiff.networks.denoiser import Denoiser
 from diffusion.brute_force import assert_fits, chain, get_schedule
 from fakes import make_spec

@@ -13,7 +13,7 @@ from berdiff.errors import InputError
 from berdiff.methods import folder
 from berdiff.methods.berdiff import BerDiff
 from berdiff.methods.config import adopt, from_plain, method_class, to_plain
-from berdiff.methods.deterministic import SMOOTH, Deterministic, level_weights, soft_dice_loss
+from berdiff.methods.families.deterministic import SMOOTH, Deterministic, level_weights, soft_dice_loss
 from berdiff.methods.mednext import MedNeXt
 from berdiff.methods.nnunet import NNUNet
 from berdiff.methods.swinunetr import SwinUNETR

@@ -20,9 +20,12 @@ from berdiff.diffusion.schedule import power
 from berdiff.errors import InputError
 from berdiff.methods.base import Segmenter
 from berdiff.methods.berdiff import BerDiff
-from berdiff.methods.deterministic import soft_dice_loss
-from berdiff.methods.diffusion import DiffusionSegmenter
+from berdiff.methods.families.deterministic import soft_dice_loss
+from berdiff.methods.families.diffusion import DiffusionSegmenter
 from berdiff.methods.gaussian import GaussianDiffusion
+from berdiff.methods.mednext import MedNeXt
+from berdiff.methods.ssn import SSN
+from berdiff.methods.unet import UNet
 from berdiff.networks.encode_once import EncodeOnce, fold, unfold
 from fakes import generator, make_spec, real
 
@@ -125,6 +128,8 @@ CONFIGS = {
     "hurdle": OURS,
     "paper": BerDiff("fast-tiny", T=20, sampler=Sampler(3)),
     "gaussian": GaussianDiffusion("fast-tiny", T=20),
+    "unet": UNet("fast-tiny", lambda_dice=1.0, answer="level-sets"),
+    "mednext": MedNeXt("tiny"),
 }
 
 
@@ -177,6 +182,8 @@ def test_what_does_not_fit_the_dimensions_is_refused():
         model.sample(torch.rand(1, 1, 8, 16, 12), 1, generator())
     with pytest.raises(InputError, match=r"^preset: .* tiny"):
         segmenter(replace(CONFIGS["paper"], preset="tiny"))
+    with pytest.raises(InputError, match=r"^size: .* ssn"):
+        segmenter(SSN("tiny"))
 
 
 # --- nothing is assigned onto a network ------------------------------------------------------------------------------

@@ -11,8 +11,8 @@ from berdiff.diffusion.sampler import Sampler
 from berdiff.errors import InputError
 from berdiff.methods import export
 from berdiff.methods.berdiff import BerDiff
-from berdiff.methods.diffusion import DiffusionSegmenter
-from berdiff.methods.hurdle import Encoded, HurdleSegmenter
+from berdiff.methods.berdiff.hurdle import Encoded, HurdleSegmenter
+from berdiff.methods.families.diffusion import DiffusionSegmenter
 from berdiff.networks.denoiser import Denoiser
 from fakes import diffusion, make_spec
 

@@ -9,8 +9,8 @@ import torch
 from berdiff.diffusion.sampler import GaussianSampler, Sampler
 from berdiff.diffusion.schedule import linear
 from berdiff.errors import InputError
-from berdiff.methods.deterministic import Deterministic
 from berdiff.methods.export import export_onnx
+from berdiff.methods.families.deterministic import Deterministic
 from berdiff.methods.gaussian import GaussianDiffusion
 from berdiff.methods.unet import UNet
 from fakes import TenLines, diffusion, make_spec

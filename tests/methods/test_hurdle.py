@@ -17,9 +17,9 @@ from berdiff.diffusion.sampling import Step
 from berdiff.errors import InputError
 from berdiff.methods import folder
 from berdiff.methods.berdiff import BerDiff
-from berdiff.methods.diffusion import DiffusionSegmenter
-from berdiff.methods.encoded import EncodedSegmenter
-from berdiff.methods.hurdle import DROPOUT, Encoded, GatedDenoiser, HurdleSegmenter, at_level, pick_marked
+from berdiff.methods.berdiff.hurdle import DROPOUT, Encoded, GatedDenoiser, HurdleSegmenter, at_level, pick_marked
+from berdiff.methods.families.diffusion import DiffusionSegmenter
+from berdiff.methods.families.encoded import EncodedSegmenter
 from diffusion.brute_force import assert_fits, assert_proportion
 from fakes import make_spec, volume_generators
 

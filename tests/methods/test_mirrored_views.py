@@ -7,8 +7,8 @@ from torch import Tensor
 from berdiff.diffusion.random import sample_generators
 from berdiff.diffusion.sampler import Sampler
 from berdiff.methods.berdiff import BerDiff
-from berdiff.methods.encoded import EncodedSegmenter
-from berdiff.methods.views import AXES, mirrored, mirrored_back, take
+from berdiff.methods.families.encoded import EncodedSegmenter
+from berdiff.methods.families.views import AXES, mirrored, mirrored_back, take
 from fakes import make_spec
 
 IMAGE = torch.rand(2, 1, 16, 24, generator=torch.Generator().manual_seed(0))

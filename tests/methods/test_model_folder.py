@@ -19,10 +19,11 @@ from berdiff.methods.gaussian import GaussianDiffusion
 from berdiff.methods.hprobunet import HierarchicalProbUNet
 from berdiff.methods.jprounet import JProUNet
 from berdiff.methods.mose import MoSE
+from berdiff.methods.mose import network as mose
 from berdiff.methods.probunet import ProbUNet
 from berdiff.methods.ssn import SSN
+from berdiff.methods.ssn import network as ssn
 from berdiff.methods.unet import UNet
-from berdiff.networks import mose, ssn
 from fakes import make_spec
 
 SPEC = make_spec((16, 24), channels=("t1", "t2"), targets=("core",), rule="window", window=(-1000.0, 400.0))

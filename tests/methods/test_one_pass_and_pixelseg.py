@@ -10,9 +10,10 @@ from berdiff.methods import folder
 from berdiff.methods.base import Segmenter
 from berdiff.methods.config import from_plain, to_plain
 from berdiff.methods.mose import MoSE
+from berdiff.methods.mose import network as mose
 from berdiff.methods.pixelseg import PixelSeg
 from berdiff.methods.ssn import SSN
-from berdiff.networks import mose, ssn
+from berdiff.methods.ssn import network as ssn
 from fakes import make_spec
 
 CONFIGS = [

@@ -24,7 +24,7 @@ from berdiff.errors import InputError
 from berdiff.methods import export, folder
 from berdiff.methods.berdiff import BerDiff
 from berdiff.methods.config import METHODS, method_class
-from berdiff.methods.deterministic import Deterministic, soft_dice_loss
+from berdiff.methods.families.deterministic import Deterministic, soft_dice_loss
 from berdiff.methods.nnunet import NNUNet
 from berdiff.methods.unet import UNet
 from berdiff.networks.denoiser import Denoiser

@@ -16,7 +16,7 @@ from berdiff.diffusion.sampler import Sampler
 from berdiff.diffusion.schedule import linear
 from berdiff.errors import InputError
 from berdiff.methods.berdiff import BerDiff
-from berdiff.methods.deterministic import Deterministic
+from berdiff.methods.families.deterministic import Deterministic
 from berdiff.methods.gaussian import GaussianDiffusion
 from berdiff.methods.unet import UNet
 from berdiff.networks.tiled import TiledDenoiser, starts, weight

@@ -159,10 +159,9 @@ class Segmenter(nn.Module, ABC):
         self._check_image(image)
         R, K = masks.shape[1:3] if masks.ndim > 2 else (0, 0)
         if masks.shape != (len(image), R, K, *image.shape[2:]) or not R or self.targets != K:
-            raise ValueError(
-                f"masks: expected (B, R, K, {self._axes}) with at least one rater and {self.targets} target(s) for images "
-                f"of shape {tuple(image.shape)}, found {tuple(masks.shape)}"
-            )
+            expected = f"(B, R, K, {self._axes}) with at least one rater and {self.targets} target(s)"
+            about = f"for images of shape {tuple(image.shape)}, found {tuple(masks.shape)}"
+            raise ValueError(f"masks: expected {expected} {about}")
         if masks.device.type == "cpu":  # on an accelerator, looking would stall the queue
             check_mask(masks)
 

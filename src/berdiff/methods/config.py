@@ -46,6 +46,7 @@ class MethodConfig(schema.Settings, ABC):
 
     method: ClassVar[str]
     kinds: ClassVar[tuple[Kind, ...]] = ("independent",)  # of targets that the method can draw
+    spatial_dims: ClassVar[tuple[int, ...]] = (2,)  # of images that it knows: slices, volumes
 
     @classmethod
     def taken_from(cls, other: "MethodConfig") -> dict[str, Any]:
@@ -61,6 +62,10 @@ class MethodConfig(schema.Settings, ABC):
 
     def kind_of(self, spec: InputSpec) -> Kind:
         """How the method draws the targets of a spec; InputError where it cannot. One target alone is of every kind."""
+        if len(spec.size) not in self.spatial_dims:
+            raise InputError(
+                f"size: the method {self.method} knows slices alone, found images of {len(spec.size)} sizes"
+            )
         kind = spec.kind if len(spec.targets) > 1 else "independent"
         if kind not in self.kinds:
             raise InputError(

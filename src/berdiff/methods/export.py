@@ -23,9 +23,9 @@ from berdiff.diffusion.kernels.categorical import Categorical
 from berdiff.errors import InputError
 from berdiff.files import whole_folder, write_text
 from berdiff.methods.base import Segmenter
+from berdiff.methods.berdiff.hurdle import Encoded, GatedDenoiser
 from berdiff.methods.config import to_plain
-from berdiff.methods.diffusion import DiffusionSegmenter
-from berdiff.methods.hurdle import Encoded, GatedDenoiser
+from berdiff.methods.families.diffusion import DiffusionSegmenter
 from berdiff.networks.denoiser import Denoiser
 
 TOLERANCE = 1e-4  # relative and absolute: float32 summed in another order

@@ -1,13 +1,10 @@
 """Flow matching on any network: straight lines from noise to the mask (Lipman et al. 2022, arXiv 2210.02747)."""
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from berdiff.diffusion.sampler import FlowSampler
-from berdiff.methods.diffusion_config import DiffusionConfig
-
-if TYPE_CHECKING:
-    from berdiff.diffusion.kernels.flow import Flow
+from berdiff.methods.families.diffusion_config import DiffusionConfig
 
 
 @dataclass(frozen=True)
@@ -22,7 +19,7 @@ class FlowMatching(DiffusionConfig):
     """weight of the mask at t: 1 - t / T to this power; power1 is the usual even pace, others stay longer in noise"""
     sampler: FlowSampler = field(default_factory=FlowSampler)
 
-    def kernel(self) -> "Flow":
+    def kernel(self):
         from berdiff.diffusion.kernels.flow import Flow
         from berdiff.diffusion.schedule import power
 

@@ -23,7 +23,7 @@ from berdiff.errors import InputError
 from berdiff.files import replaced_folder
 from berdiff.methods.base import Segmenter
 from berdiff.methods.config import MethodConfig, from_plain, to_plain
-from berdiff.methods.diffusion_config import DiffusionConfig
+from berdiff.methods.families.diffusion_config import DiffusionConfig
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 ATTEMPTS = 5  # to read a folder that a training is replacing

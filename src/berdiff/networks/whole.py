@@ -18,7 +18,7 @@ class Whole(Denoiser[Tensor]):
     """A `Denoiser` with nothing left to do for `denoise`: `encode` gives the logits of the mask."""
 
     def __init__(self, preset: str, image_channels: int, targets: int, size: Size, stride: int) -> None:
-        """`size`: height and width of the images that it is made for."""
+        """`size`: (H, W) or (Z, H, W) of the images that it is made for."""
         super().__init__(preset, image_channels, targets)
         self.stride = stride
         check_multiples(size, stride)
@@ -26,7 +26,7 @@ class Whole(Denoiser[Tensor]):
 
     @abstractmethod
     def levels(self, image: Tensor) -> tuple[Tensor, ...]:
-        """image `(B, C, H, W)` -> logits `(B, K, H, W)`, and of half, a quarter ... of the resolution where the network
+        """image `(B, C, *S)` -> logits `(B, K, *S)`, and of half, a quarter ... of the resolution where the network
         is also taught there (deep supervision)."""
 
     def encode(self, image: Tensor) -> Tensor:
@@ -56,7 +56,7 @@ class NNUNet(Whole):
 
         strides = [1] + [2] * (len(widths) - 1)
         net: Any = DynUNet(
-            spatial_dims=2,
+            spatial_dims=len(size),
             in_channels=image_channels,
             out_channels=targets,
             kernel_size=[3] * len(widths),
@@ -91,7 +91,7 @@ class SwinUNETR(Whole):
         super().__init__(preset, image_channels, targets, size, stride=32)
         from monai.networks.nets.swin_unetr import SwinUNETR
 
-        self.net = SwinUNETR(image_channels, targets, feature_size=SWIN_UNETR[preset], spatial_dims=2)
+        self.net = SwinUNETR(image_channels, targets, feature_size=SWIN_UNETR[preset], spatial_dims=len(size))
 
     def levels(self, image: Tensor) -> tuple[Tensor, ...]:
         self.check(image)
@@ -123,7 +123,7 @@ class MedNeXt(Whole):
         from monai.networks.nets.mednext import MedNeXt
 
         self.net = MedNeXt(
-            spatial_dims=2,
+            spatial_dims=len(size),
             init_filters=sizes.width,
             in_channels=image_channels,
             out_channels=targets,

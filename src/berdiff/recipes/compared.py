@@ -7,7 +7,7 @@ from berdiff.diffusion.sampler import FlowSampler, GaussianSampler, Sampler
 from berdiff.methods.berdiff import BerDiff
 from berdiff.methods.car import CAR
 from berdiff.methods.config import MethodConfig
-from berdiff.methods.deterministic_config import DeterministicConfig
+from berdiff.methods.families.deterministic_config import DeterministicConfig
 from berdiff.methods.flow import FlowMatching
 from berdiff.methods.gaussian import GaussianDiffusion
 from berdiff.methods.hprobunet import HierarchicalProbUNet

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from berdiff.diffusion.sampler import GaussianSampler
 from berdiff.methods.config import M
-from berdiff.methods.deterministic_config import DeterministicConfig
+from berdiff.methods.families.deterministic_config import DeterministicConfig
 from berdiff.training.config import DataConfig, EngineConfig, LoopConfig, OptimConfig, TrainConfig, ValidationConfig
 
 # two processes of one thread: on two cores faster than two threads, which wait for each other in every layer

@@ -1,16 +1,13 @@
 """CAR, calibrated adversarial refinement (Kassapis et al. 2021): a calibrated map, and a GAN whose mean must be it."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from annotated_types import Ge, Gt, Lt
 
 from berdiff.data.input_spec import InputSpec
 from berdiff.errors import InputError
 from berdiff.methods.config import MethodConfig
-
-if TYPE_CHECKING:
-    from berdiff.methods.adversarial import CarSegmenter
 
 Share = Annotated[float, Ge(0), Lt(1)]
 
@@ -38,7 +35,7 @@ class CAR(MethodConfig):
         if self.d_steps > self.d_period:
             raise InputError(f"d_steps: expected at most d_period = {self.d_period}, found {self.d_steps}")
 
-    def build(self, spec: InputSpec) -> "CarSegmenter":
-        from berdiff.methods.adversarial import CarSegmenter
+    def build(self, spec: InputSpec):
+        from berdiff.methods.car.segmenter import CarSegmenter
 
         return CarSegmenter(self, spec)

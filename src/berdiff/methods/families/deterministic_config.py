@@ -10,7 +10,7 @@ from berdiff.errors import InputError
 from berdiff.methods.config import MethodConfig
 
 if TYPE_CHECKING:
-    from berdiff.methods.deterministic import Deterministic
+    from berdiff.methods.families.deterministic import Deterministic
     from berdiff.networks.denoiser import Denoiser
 
 Answer = Literal["mask", "level-sets"]
@@ -22,6 +22,7 @@ class DeterministicConfig(MethodConfig):
     """A method adds its `network`, and the weights of the loss where its authors' are others."""
 
     kinds: ClassVar[tuple[Kind, ...]] = ("independent", "nested", "exclusive")
+    spatial_dims: ClassVar[tuple[int, ...]] = (2, 3)  # where its network does
 
     preset: str = "small"  # network by its size
     lambda_bce: Annotated[float, Ge(0)] = 1.0  # weight of the cross-entropy
@@ -48,7 +49,7 @@ class DeterministicConfig(MethodConfig):
         raise TypeError(f"{type(self).__name__}: expected a method `network`, found none")
 
     def build(self, spec: InputSpec) -> "Deterministic":
-        from berdiff.methods.deterministic import Deterministic
+        from berdiff.methods.families.deterministic import Deterministic
 
         kind = self.kind_of(spec)
         if kind != "nested" and self.inner_weight != 1:

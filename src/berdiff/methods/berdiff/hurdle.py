@@ -20,9 +20,9 @@ from berdiff.diffusion.random import Generators, Source, uniform
 from berdiff.errors import InputError
 from berdiff.methods.base import SampleRequest, Terms, fillers
 from berdiff.methods.berdiff import BerDiff
-from berdiff.methods.diffusion import DiffusionSegmenter
-from berdiff.methods.encoded import Shape, pick_views
-from berdiff.methods.views import mirrored, mirrored_back, take
+from berdiff.methods.families.diffusion import DiffusionSegmenter
+from berdiff.methods.families.encoded import Shape, pick_views
+from berdiff.methods.families.views import mirrored, mirrored_back, take
 from berdiff.networks.denoiser import Denoiser
 from berdiff.networks.tiled import TiledDenoiser
 

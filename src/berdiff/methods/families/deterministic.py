@@ -10,7 +10,7 @@ from berdiff.data.input_spec import InputSpec
 from berdiff.diffusion.links import LINKS, Nested
 from berdiff.diffusion.random import Generators
 from berdiff.methods.base import SampleRequest, Segmenter, Terms, pick_raters
-from berdiff.methods.deterministic_config import DeterministicConfig
+from berdiff.methods.families.deterministic_config import DeterministicConfig
 from berdiff.networks.check_image import Size
 from berdiff.networks.denoiser import Denoiser
 from berdiff.networks.tiled import TiledDenoiser

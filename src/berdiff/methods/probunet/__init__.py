@@ -1,15 +1,12 @@
 """Probabilistic U-Net (Kohl et al. 2018, arXiv 1806.05034): a conditional VAE whose decoder is a U-Net."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from annotated_types import Ge
 
 from berdiff.data.input_spec import InputSpec
 from berdiff.methods.config import MethodConfig
-
-if TYPE_CHECKING:
-    from berdiff.methods.latent import LatentSegmenter
 
 
 @dataclass(frozen=True)
@@ -29,9 +26,9 @@ class ProbUNet(MethodConfig):
     masks_per_image: Annotated[int, Ge(1)] = 1
     """masks that share the encoding of an image in training: the raters in turn, from a random one on"""
 
-    def build(self, spec: InputSpec) -> "LatentSegmenter":
-        from berdiff.methods.latent import Elbo, LatentSegmenter
-        from berdiff.networks import probunet
+    def build(self, spec: InputSpec):
+        from berdiff.methods.families.latent import Elbo, LatentSegmenter
+        from berdiff.methods.probunet.network import ProbUNet as Network
 
-        network = probunet.ProbUNet(self.preset, len(spec.channels), len(spec.targets), self.dims)
+        network = Network(self.preset, len(spec.channels), len(spec.targets), self.dims)
         return LatentSegmenter(self, spec, network, Elbo(self.beta, self.beta_warmup), self.masks_per_image)

@@ -1,15 +1,12 @@
 """PixelSeg (Zhang et al. 2022, ACM Multimedia): a mask pixel by pixel, each given those before it."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from annotated_types import Ge, Gt
 
 from berdiff.data.input_spec import InputSpec
 from berdiff.methods.config import MethodConfig
-
-if TYPE_CHECKING:
-    from berdiff.methods.autoregressive import AutoregressiveSegmenter
 
 
 @dataclass(frozen=True)
@@ -27,9 +24,9 @@ class PixelSeg(MethodConfig):
     masks_per_image: Annotated[int, Ge(1)] = 1
     """masks that share the U-Net's pass in training: the raters in turn, from a random one on"""
 
-    def build(self, spec: InputSpec) -> "AutoregressiveSegmenter":
-        from berdiff.methods.autoregressive import AutoregressiveSegmenter
-        from berdiff.networks import pixelseg
+    def build(self, spec: InputSpec):
+        from berdiff.methods.pixelseg.network import PixelSeg as Network
+        from berdiff.methods.pixelseg.segmenter import AutoregressiveSegmenter
 
-        network = pixelseg.PixelSeg(self.preset, len(spec.channels), len(spec.targets))
+        network = Network(self.preset, len(spec.channels), len(spec.targets))
         return AutoregressiveSegmenter(self, spec, network)

@@ -17,8 +17,8 @@ from berdiff.data.input_spec import InputSpec
 from berdiff.diffusion.random import Generators, normal
 from berdiff.errors import InputError
 from berdiff.methods.base import ParameterGroup, SampleRequest, Terms, pick_raters
-from berdiff.methods.encoded import EncodedSegmenter, Shape
-from berdiff.networks.car import PRESETS, Calibrator, Discriminator, Features, Refiner
+from berdiff.methods.car.network import PRESETS, Calibrator, Discriminator, Features, Refiner
+from berdiff.methods.families.encoded import EncodedSegmenter, Shape
 
 if TYPE_CHECKING:
     from berdiff.methods.car import CAR

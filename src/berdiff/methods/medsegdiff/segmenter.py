@@ -8,7 +8,7 @@ from berdiff.data.input_spec import InputSpec
 from berdiff.diffusion.kernels.base import Kernel
 from berdiff.diffusion.random import Generators
 from berdiff.methods.base import Terms, pick_raters
-from berdiff.methods.diffusion import DiffusionSegmenter
+from berdiff.methods.families.diffusion import DiffusionSegmenter
 from berdiff.methods.medsegdiff import MedSegDiff
 from berdiff.networks.denoiser import Denoiser
 from berdiff.networks.medsegdiff import MaskGuess, MedSegDiffNet

@@ -1,16 +1,13 @@
 """JPro. U-net, the joint probabilistic U-Net (Zhang et al. 2022, ACM MM): image and mask from shared latents."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from annotated_types import Ge
 
 from berdiff.data.input_spec import InputSpec
 from berdiff.errors import InputError
 from berdiff.methods.config import MethodConfig
-
-if TYPE_CHECKING:
-    from berdiff.methods.joint import JointSegmenter
 
 
 @dataclass(frozen=True)
@@ -36,7 +33,7 @@ class JProUNet(MethodConfig):
         if self.dims % 2:
             raise InputError(f"dims: expected an even number, found {self.dims}")
 
-    def build(self, spec: InputSpec) -> "JointSegmenter":
-        from berdiff.methods.joint import JointSegmenter
+    def build(self, spec: InputSpec):
+        from berdiff.methods.jprounet.segmenter import JointSegmenter
 
         return JointSegmenter(self, spec)

@@ -1,16 +1,13 @@
 """MoSE, mixture of stochastic experts (Gao et al. 2023, arXiv 2212.07328): trained by optimal transport."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from annotated_types import Ge, Gt, Le
 
 from berdiff.data.input_spec import InputSpec
 from berdiff.errors import InputError
 from berdiff.methods.config import MethodConfig
-
-if TYPE_CHECKING:
-    from berdiff.methods.mixture import MixtureSegmenter
 
 
 @dataclass(frozen=True)
@@ -39,10 +36,10 @@ class MoSE(MethodConfig):
         if self.cap * count < 1:
             raise InputError(f"cap: expected at least 1 / {count}, so that all raters find room, found {self.cap:g}")
 
-    def build(self, spec: InputSpec) -> "MixtureSegmenter":
-        from berdiff.methods.mixture import MixtureSegmenter
-        from berdiff.networks import mose
+    def build(self, spec: InputSpec):
+        from berdiff.methods.mose.network import MoSE as Network
+        from berdiff.methods.mose.segmenter import MixtureSegmenter
 
         sizes = len(spec.channels), len(spec.targets), spec.size
-        network = mose.MoSE(self.preset, *sizes, self.experts, self.dims)
+        network = Network(self.preset, *sizes, self.experts, self.dims)
         return MixtureSegmenter(self, spec, network)

@@ -7,11 +7,11 @@ from torch import Tensor
 from berdiff.data.input_spec import InputSpec
 from berdiff.diffusion.random import Generators, uniform
 from berdiff.methods.base import SampleRequest, Terms, pick_raters
-from berdiff.methods.encoded import EncodedSegmenter, Shape
+from berdiff.methods.families.encoded import EncodedSegmenter, Shape
 from berdiff.methods.pixelseg import PixelSeg
-from berdiff.networks.masked import fixed_point
-from berdiff.networks.pixelseg import Logits
-from berdiff.networks.pixelseg import PixelSeg as Network
+from berdiff.methods.pixelseg.masked import fixed_point
+from berdiff.methods.pixelseg.network import Logits
+from berdiff.methods.pixelseg.network import PixelSeg as Network
 
 
 class AutoregressiveSegmenter(EncodedSegmenter):

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from berdiff.diffusion.random import Generators, uniform
 from berdiff.methods.base import Terms
-from berdiff.methods.latent import Objective
+from berdiff.methods.families.latent import Objective
 
 LARGEST = math.log(100.0)
 """|log lambda| is at most this: a constraint that cannot be met must not end in a model without a prior."""

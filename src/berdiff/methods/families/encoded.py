@@ -9,7 +9,7 @@ from torch import Tensor
 
 from berdiff.diffusion.random import uniform
 from berdiff.methods.base import PerSample, SampleRequest, Segmenter, fillers
-from berdiff.methods.views import callback_of, mirrored, mirrored_back, take
+from berdiff.methods.families.views import callback_of, mirrored, mirrored_back, take
 
 Shape = tuple[int, ...]
 """(B, n, K, *S)"""

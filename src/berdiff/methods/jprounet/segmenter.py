@@ -9,19 +9,19 @@ from torch import Tensor
 from berdiff.data.input_spec import InputSpec
 from berdiff.diffusion.random import Generators
 from berdiff.methods.base import Terms, pick_raters
-from berdiff.methods.latent import Elbo, LatentSegmenter
-from berdiff.networks import jpro
+from berdiff.methods.families.latent import Elbo, LatentSegmenter
+from berdiff.methods.jprounet.network import JProUNet as Network
 
 if TYPE_CHECKING:
     from berdiff.methods.jprounet import JProUNet
 
 
 class JointSegmenter(LatentSegmenter):
-    network: jpro.JProUNet
+    network: Network
 
     def __init__(self, config: "JProUNet", input_spec: InputSpec) -> None:
         sizes = len(input_spec.channels), len(input_spec.targets)
-        network = jpro.JProUNet(config.preset, *sizes, config.dims, config.couplings)
+        network = Network(config.preset, *sizes, config.dims, config.couplings)
         objective = Elbo(config.beta, config.beta_warmup)
         super().__init__(config, input_spec, network, objective, config.masks_per_image)
 

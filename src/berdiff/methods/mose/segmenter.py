@@ -6,11 +6,11 @@ from torch import Tensor
 from berdiff.data.input_spec import InputSpec
 from berdiff.diffusion.random import Generators, normal, uniform
 from berdiff.methods.base import SampleRequest, Terms
-from berdiff.methods.encoded import EncodedSegmenter, Shape
+from berdiff.methods.families.encoded import EncodedSegmenter, Shape
 from berdiff.methods.mose import MoSE
-from berdiff.methods.transport import gate_kl, greedy_coupling, soft_iou_cost
-from berdiff.networks.mose import Encoded
-from berdiff.networks.mose import MoSE as Network
+from berdiff.methods.mose.network import Encoded
+from berdiff.methods.mose.network import MoSE as Network
+from berdiff.methods.mose.transport import gate_kl, greedy_coupling, soft_iou_cost
 
 
 class MixtureSegmenter(EncodedSegmenter):

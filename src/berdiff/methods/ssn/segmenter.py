@@ -9,10 +9,10 @@ from torch import Tensor
 from berdiff.data.input_spec import InputSpec
 from berdiff.diffusion.random import Generators, normal
 from berdiff.methods.base import SampleRequest, Terms, pick_raters
-from berdiff.methods.encoded import EncodedSegmenter, Shape
+from berdiff.methods.families.encoded import EncodedSegmenter, Shape
 from berdiff.methods.ssn import SSN
-from berdiff.networks.ssn import SSN as Network
-from berdiff.networks.ssn import LowRank
+from berdiff.methods.ssn.network import SSN as Network
+from berdiff.methods.ssn.network import LowRank
 
 
 def log_likelihood(logits: Tensor, y: Tensor) -> Tensor:

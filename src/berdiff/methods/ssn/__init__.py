@@ -1,15 +1,12 @@
 """SSN, stochastic segmentation networks (Monteiro et al. 2020, arXiv 2006.06015): the logits are one Gaussian."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from annotated_types import Ge
 
 from berdiff.data.input_spec import InputSpec
 from berdiff.methods.config import MethodConfig
-
-if TYPE_CHECKING:
-    from berdiff.methods.low_rank import LowRankSegmenter
 
 
 @dataclass(frozen=True)
@@ -29,9 +26,9 @@ class SSN(MethodConfig):
     masks_per_image: Annotated[int, Ge(1)] = 1
     """masks that share the draws of an image in training: the raters in turn, from a random one on"""
 
-    def build(self, spec: InputSpec) -> "LowRankSegmenter":
-        from berdiff.methods.low_rank import LowRankSegmenter
-        from berdiff.networks import ssn
+    def build(self, spec: InputSpec):
+        from berdiff.methods.ssn.network import SSN as Network
+        from berdiff.methods.ssn.segmenter import LowRankSegmenter
 
-        network = ssn.SSN(self.preset, len(spec.channels), len(spec.targets), spec.size, self.rank)
+        network = Network(self.preset, len(spec.channels), len(spec.targets), spec.size, self.rank)
         return LowRankSegmenter(self, spec, network)

@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from berdiff.methods.pixelseg.masked import MaskedStack
 from berdiff.networks.check_image import check_image
-from berdiff.networks.masked import MaskedStack
 from berdiff.networks.pyramid import Sizes, UNet
 
 

@@ -1,15 +1,12 @@
 """Hierarchical Probabilistic U-Net (Kohl et al. 2019, arXiv 1905.13077): latents from coarse to fine, and GECO."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from annotated_types import Ge, Gt, Le, Lt
 
 from berdiff.data.input_spec import InputSpec
 from berdiff.methods.config import MethodConfig
-
-if TYPE_CHECKING:
-    from berdiff.methods.latent import LatentSegmenter
 
 
 @dataclass(frozen=True)
@@ -31,11 +28,11 @@ class HierarchicalProbUNet(MethodConfig):
     masks_per_image: Annotated[int, Ge(1)] = 1
     """masks that share the encoding of an image in training: the raters in turn, from a random one on"""
 
-    def build(self, spec: InputSpec) -> "LatentSegmenter":
-        from berdiff.methods.geco import Geco
-        from berdiff.methods.latent import LatentSegmenter
-        from berdiff.networks import hprobunet
+    def build(self, spec: InputSpec):
+        from berdiff.methods.families.latent import LatentSegmenter
+        from berdiff.methods.hprobunet.geco import Geco
+        from berdiff.methods.hprobunet.network import HierarchicalProbUNet as Network
 
-        network = hprobunet.HierarchicalProbUNet(self.preset, len(spec.channels), len(spec.targets))
+        network = Network(self.preset, len(spec.channels), len(spec.targets))
         objective = Geco(self.kappa, self.nu, self.average_decay, self.top_k)
         return LatentSegmenter(self, spec, network, objective, self.masks_per_image)

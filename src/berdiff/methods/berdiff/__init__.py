@@ -1,18 +1,13 @@
 """BerDiff, the paper's method: Bernoulli noise on masks, L_KL + L_BCE (eqs. 8-10), DDPM's or DDIM's rule."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from annotated_types import Ge, Gt
 
 from berdiff.data.input_spec import InputSpec, Kind
 from berdiff.errors import InputError
-from berdiff.methods.diffusion_config import DiffusionConfig
-
-if TYPE_CHECKING:
-    from berdiff.diffusion.kernels.bernoulli import Bernoulli
-    from berdiff.diffusion.kernels.categorical import Categorical
-    from berdiff.methods.diffusion import DiffusionSegmenter
+from berdiff.methods.families.diffusion_config import DiffusionConfig
 
 
 @dataclass(frozen=True)
@@ -44,7 +39,7 @@ class BerDiff(DiffusionConfig):
             found = f"a hurdle of {self.hurdle:g} and prediction {self.prediction}"
             raise InputError(f"energy: expected a hurdle and prediction mask with it, found {found}")
 
-    def kernel(self, kind: Kind = "independent") -> "Bernoulli | Categorical":
+    def kernel(self, kind: Kind = "independent"):
         from berdiff.diffusion.kernels.bernoulli import Bernoulli
         from berdiff.diffusion.kernels.categorical import Categorical
         from berdiff.diffusion.kernels.nested import Nested
@@ -64,10 +59,10 @@ class BerDiff(DiffusionConfig):
             return Nested(schedule, "mask", *of_loss, nonempty, self.inner_weight)
         return Bernoulli(schedule, self.prediction, self.lambda_kl, self.lambda_bce, self.posterior, nonempty)
 
-    def build(self, spec: InputSpec) -> "DiffusionSegmenter":
+    def build(self, spec: InputSpec):
         from berdiff.diffusion.kernels.bernoulli import Bernoulli
-        from berdiff.methods.diffusion import DiffusionSegmenter
-        from berdiff.methods.hurdle import GatedDenoiser, HurdleSegmenter
+        from berdiff.methods.berdiff.hurdle import GatedDenoiser, HurdleSegmenter
+        from berdiff.methods.families.diffusion import DiffusionSegmenter
 
         kernel = self.kernel(self.kind_of(spec))
         network = self.network(spec)

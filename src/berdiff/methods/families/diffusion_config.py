@@ -13,7 +13,7 @@ from berdiff.methods.config import MethodConfig
 
 if TYPE_CHECKING:
     from berdiff.diffusion.kernels.base import Kernel
-    from berdiff.methods.diffusion import DiffusionSegmenter
+    from berdiff.methods.families.diffusion import DiffusionSegmenter
     from berdiff.networks.denoiser import Denoiser
 
 
@@ -22,6 +22,7 @@ class DiffusionConfig(MethodConfig):
     """A method adds its own settings and its `kernel`."""
 
     networks: ClassVar[str] = ""  # how the names of its networks begin, before the preset
+    spatial_dims: ClassVar[tuple[int, ...]] = (2, 3)  # where its network does
 
     preset: str = "small"
     """network: fast or fast-tiny (encode once), or the paper's U-Net: paper-128, paper-224, small, tiny"""
@@ -59,6 +60,6 @@ class DiffusionConfig(MethodConfig):
             raise InputError(f"sampler.{error}") from error
 
     def build(self, spec: InputSpec) -> "DiffusionSegmenter":
-        from berdiff.methods.diffusion import DiffusionSegmenter
+        from berdiff.methods.families.diffusion import DiffusionSegmenter
 
         return DiffusionSegmenter(self, spec, self.network(spec), self.kernel())

@@ -11,7 +11,7 @@ from berdiff.data.input_spec import InputSpec
 from berdiff.diffusion.random import Generators, normal
 from berdiff.methods.base import SampleRequest, Terms, pick_raters
 from berdiff.methods.config import MethodConfig
-from berdiff.methods.encoded import EncodedSegmenter, Shape
+from berdiff.methods.families.encoded import EncodedSegmenter, Shape
 from berdiff.networks.latent import LatentNetwork, Noise
 
 

@@ -11,8 +11,8 @@ from berdiff.diffusion.random import Generators, uniform
 from berdiff.diffusion.sampler import Sampler, time_grid
 from berdiff.diffusion.sampling import sample
 from berdiff.methods.base import SampleRequest, Terms, pick_raters
-from berdiff.methods.diffusion_config import DiffusionConfig
-from berdiff.methods.encoded import EncodedSegmenter, Shape
+from berdiff.methods.families.diffusion_config import DiffusionConfig
+from berdiff.methods.families.encoded import EncodedSegmenter, Shape
 from berdiff.networks.check_image import Size
 from berdiff.networks.denoiser import Denoiser
 from berdiff.networks.tiled import TiledDenoiser
