@@ -11,7 +11,7 @@ import torch
 
 from berdiff.data.input_spec import InputSpec
 from berdiff.diffusion.random import sample_generators
-from berdiff.diffusion.sampler import Sampler
+from berdiff.diffusion.sampler import GaussianSampler, Sampler
 from berdiff.errors import InputError
 from berdiff.methods import folder
 from berdiff.methods.berdiff import BerDiff
@@ -29,7 +29,7 @@ from fakes import make_spec
 SPEC = make_spec((16, 24), channels=("t1", "t2"), targets=("core",), rule="window", window=(-1000.0, 400.0))
 CONFIGS = (
     BerDiff("fast-tiny", T=50, prediction="mask", lambda_kl=0.0, masks_per_image=8, sampler=Sampler(steps=(50, 20, 5))),
-    GaussianDiffusion("fast-tiny", "cosine", T=50, sampler=Sampler(steps=4, sigma=0.0)),
+    GaussianDiffusion("fast-tiny", "cosine", T=50, sampler=GaussianSampler(steps=4, sigma=0.0)),
     UNet("fast-tiny"),
 )
 
