@@ -6,14 +6,14 @@ import pytest
 import torch
 
 from berdiff.diffusion.energy import energy_score, soft_level_sets
+from berdiff.diffusion.flow import Flow
+from berdiff.diffusion.gaussian import Gaussian
 from berdiff.diffusion.kernels.base import Kernel
 from berdiff.diffusion.kernels.bernoulli import Bernoulli
 from berdiff.diffusion.kernels.categorical import Categorical
-from berdiff.diffusion.kernels.flow import Flow
-from berdiff.diffusion.kernels.gaussian import Gaussian
-from berdiff.diffusion.kernels.nested import Nested
 from berdiff.diffusion.links import LINKS, Link
 from berdiff.diffusion.links import Nested as NestedLink
+from berdiff.diffusion.nested import Nested
 from berdiff.diffusion.random import sample_generators
 from berdiff.diffusion.sampler import Sampler
 from berdiff.diffusion.schedule import power

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from berdiff.data.input_spec import InputSpec, Kind
 from berdiff.diffusion.kernels.bernoulli import Bernoulli
 from berdiff.diffusion.kernels.categorical import Categorical
-from berdiff.diffusion.kernels.nested import Nested
 from berdiff.diffusion.links import LINKS
+from berdiff.diffusion.nested import Nested
 from berdiff.diffusion.random import sample_generators
 from berdiff.diffusion.sampler import Sampler
 from berdiff.errors import InputError

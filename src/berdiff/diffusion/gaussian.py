@@ -3,12 +3,17 @@
 The same schedule, the same explicit pair (t, s); only the noise differs.
 """
 
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
+from berdiff.diffusion.kernels.base import Kernel
+from berdiff.diffusion.losses import over_masks
 from berdiff.diffusion.random import Generators, normal
+from berdiff.diffusion.sampler import GaussianSampler, Sampler
 from berdiff.diffusion.schedule import NoiseSchedule, Time, cast, sqrt
 
 
@@ -65,3 +70,52 @@ def ddim_moments(
     of_eps = sqrt(share.clamp(min=0) if isinstance(share, Tensor) else max(share, 0.0))
     of_y0, of_y_t, variance = cast(y_t, sqrt(b) - of_eps * sqrt(alpha_bar_t), of_eps, variance)
     return of_y0 * y0 + of_y_t * y_t, variance
+
+
+# --- the kernel ------------------------------------------------------------------------------------------------------
+
+
+class SignedKernel(Kernel):
+    """Noise on masks as -1 and 1, and N(0, 1) at T. The network sees y_t itself."""
+
+    signed: ClassVar[bool] = True
+
+    def prior(self, shape: Sequence[int], generators: Generators, like: Tensor) -> Tensor:
+        return normal(shape, generators, like)
+
+    def to_mask(self, y_0: Tensor) -> Tensor:
+        return to_mask(y_0)
+
+
+@dataclass(frozen=True, eq=False)
+class Gaussian(SignedKernel):
+    """The squared error of the estimated noise, or of the mask as -1 and 1; means of either are estimates too.
+
+    `Sampler.sigma` is DDIM's eta: 0 is DDIM as it is usually run, where all chance lies in y_T; 1 has DDPM's variance.
+    """
+
+    options: ClassVar[type[Sampler]] = GaussianSampler
+    prediction: Literal["noise", "mask"] = "noise"
+
+    def q_sample(self, y0: Tensor, t: Time, generators: Generators) -> tuple[Tensor, Tensor]:
+        return q_sample(self.schedule, to_signal(y0), t, generators)
+
+    def loss(
+        self, output: Tensor, y0: Tensor, y_t: Tensor, eps: Tensor, t: Time, weight: Tensor | None = None
+    ) -> dict[str, Tensor]:
+        target = eps if self.prediction == "noise" else to_signal(y0)
+        mse = over_masks((output - target).square(), weight)
+        return {"loss": mse, "mse": mse}
+
+    def step(
+        self, sampler: Sampler, output: Tensor, y_t: Tensor, t: int, s: int, generators: Generators
+    ) -> tuple[Tensor, Tensor]:
+        if self.prediction == "noise":
+            y0_hat = predict_y0(self.schedule, y_t, output, t)
+        else:  # not by way of the noise: where alpha_bar_t = 0 nothing leads back from it
+            y0_hat = output.clamp(-1, 1)
+        if sampler.rule == "ddpm":
+            mean, variance = posterior(self.schedule, y_t, y0_hat, t, s)
+        else:
+            mean, variance = ddim_moments(self.schedule, y_t, y0_hat, t, s, sampler.sigma)
+        return mean + sqrt(variance) * normal(y_t.shape, generators, y_t), y0_hat

@@ -20,7 +20,7 @@ class FlowMatching(DiffusionConfig):
     sampler: FlowSampler = field(default_factory=FlowSampler)
 
     def kernel(self):
-        from berdiff.diffusion.kernels.flow import Flow
+        from berdiff.diffusion.flow import Flow
         from berdiff.diffusion.schedule import power
 
         return Flow(power(self.T, float(self.schedule.removeprefix("power"))), self.prediction)

@@ -17,7 +17,7 @@ class GaussianDiffusion(DiffusionConfig):
     sampler: GaussianSampler = field(default_factory=lambda: GaussianSampler(sigma=0.0))
 
     def kernel(self):
-        from berdiff.diffusion.kernels.gaussian import Gaussian
+        from berdiff.diffusion.gaussian import Gaussian
         from berdiff.diffusion.schedule import make_schedule
 
         return Gaussian(make_schedule(self.schedule, self.T), self.prediction)

@@ -67,9 +67,6 @@ class Bernoulli(Kernel):
         # infinite logits as they are: to compute them, logit(0), is as slow as a convolution
         return (2 * y_t - 1) * torch.inf if self.prediction == "noise" else torch.full_like(y_t, -torch.inf)
 
-    def to_mask(self, y_0: Tensor) -> Tensor:
-        return y_0
-
     def to_mean(self, output: Tensor) -> Tensor:
         """Probabilities. With the noise as prediction too that is the mean of the estimated masks, since
         |y_t - eps_hat| is linear in eps_hat for the one y_t that all tiles see."""

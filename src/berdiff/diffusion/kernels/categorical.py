@@ -63,9 +63,6 @@ class Categorical(Kernel):
         p = step_probs(self.schedule, sampler, with_background(y_t), y0, t, s)
         return categorical.draw(p, generators), targets(y0_hat)
 
-    def to_mask(self, y_0: Tensor) -> Tensor:
-        return y_0
-
     def to_mean(self, output: Tensor) -> Tensor:
         """Probabilities of the targets."""
         return LINKS["exclusive"].probs(output)

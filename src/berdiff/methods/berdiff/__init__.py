@@ -42,7 +42,7 @@ class BerDiff(DiffusionConfig):
     def kernel(self, kind: Kind = "independent"):
         from berdiff.diffusion.kernels.bernoulli import Bernoulli
         from berdiff.diffusion.kernels.categorical import Categorical
-        from berdiff.diffusion.kernels.nested import Nested
+        from berdiff.diffusion.nested import Nested
         from berdiff.diffusion.schedule import make_schedule
 
         if kind != "independent" and self.prediction != "mask":  # flips of one target say nothing of the others
