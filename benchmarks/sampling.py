@@ -11,7 +11,7 @@ from berdiff.data.input_spec import InputSpec
 from berdiff.diffusion.sampler import Sampler
 from berdiff.memory import keep_freed_memory
 from berdiff.methods.berdiff import BerDiff
-from berdiff.methods.diffusion import DiffusionSegmenter
+from berdiff.methods.families.diffusion import DiffusionSegmenter
 from berdiff.methods.folder import load
 from reproduce.side_by_side import durations, see_every_mask
 

@@ -15,7 +15,7 @@ from berdiff.data.batches import Batch
 from berdiff.data.prepare import prepare
 from berdiff.memory import keep_freed_memory
 from berdiff.methods.berdiff import BerDiff
-from berdiff.methods.diffusion import DiffusionSegmenter
+from berdiff.methods.families.diffusion import DiffusionSegmenter
 from berdiff.recipes.ours import LIDC_CPU, LIDC_CPU_PAPER
 from berdiff.training.config import TrainConfig
 from berdiff.training.loop import Trainer

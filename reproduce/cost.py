@@ -17,8 +17,8 @@ from berdiff.data.describe import expect
 from berdiff.evaluation.per_case import csv_text
 from berdiff.files import write_text
 from berdiff.inference.model import Model
-from berdiff.methods.deterministic import Deterministic
-from berdiff.methods.diffusion import DiffusionSegmenter
+from berdiff.methods.families.deterministic import Deterministic
+from berdiff.methods.families.diffusion import DiffusionSegmenter
 from berdiff.methods.sampling import choose_sampler
 from berdiff.methods.unet import UNet
 from berdiff.networks.build import make_network

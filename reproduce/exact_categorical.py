@@ -12,7 +12,7 @@ from itertools import permutations, product
 import torch
 from torch import Tensor
 
-from berdiff.diffusion.categorical import CLASS, q_marginal
+from berdiff.diffusion.categorical import q_marginal
 from berdiff.diffusion.kernels.categorical import step_probs
 from berdiff.diffusion.sampler import Sampler
 from berdiff.diffusion.schedule import NoiseSchedule
@@ -23,7 +23,7 @@ HEIGHT, WIDTH = 2, 3
 PIXELS = HEIGHT * WIDTH
 NUMBERS = torch.tensor(list(product(range(C), repeat=PIXELS)))
 """The class of each pixel `(729, 6)`: row i holds the ternary digits of i; 0 is the background, 1 and 2 the targets."""
-STATES = torch.eye(C, dtype=torch.float64)[NUMBERS].transpose(1, 2).reshape(-1, C, HEIGHT, WIDTH).roll(-1, CLASS)
+STATES = torch.eye(C, dtype=torch.float64)[NUMBERS].transpose(1, 2).reshape(-1, C, HEIGHT, WIDTH).roll(-1, 1)
 """The same `(729, 3, 2, 3)` as the kernel has it: both targets, then the background."""
 
 SUBSETS = torch.tensor(list(product((False, True), repeat=PIXELS)))
@@ -51,7 +51,8 @@ def expected_mask(schedule: NoiseSchedule, law: Tensor, t: int, estimate: Estima
 
     "posterior": P(y0_i | y_t, x); "prior": P(y0_i | y_t without pixel i, x), summed over all values of that pixel.
     """
-    one = q_marginal(schedule, torch.eye(C, dtype=law.dtype)[..., None, None], t)[..., 0, 0]  # [y0, y_t] of one pixel
+    pixel_states = torch.eye(C, dtype=law.dtype)[None, ..., None, None]
+    one = q_marginal(schedule, pixel_states, t)[0, ..., 0, 0]  # [y0, y_t] of one pixel
     likelihood = torch.ones(1, 1, dtype=law.dtype)
     for _ in range(PIXELS):
         likelihood = torch.kron(likelihood, one)  # noise comes to each pixel by itself
@@ -72,7 +73,7 @@ def _without(joint: Tensor, pixel: int) -> Tensor:
 def transition(p: Tensor) -> Tensor:
     """The matrix `(..., 729, 729)` from each y_t to each y_s, from the classes' probabilities `(..., 729, 3, 2, 3)`."""
     matrix = torch.ones_like(p[..., 0, 0, :1])
-    for pixel in p.roll(1, CLASS).flatten(-2).unbind(-1):
+    for pixel in p.roll(1, -3).flatten(-2).unbind(-1):
         matrix = (matrix[..., :, None] * pixel[..., None, :]).flatten(-2)
     return matrix
 
@@ -81,9 +82,10 @@ def step_matrix(schedule: NoiseSchedule, sampler: Sampler, y_t: Tensor, y0_hat: 
     """The matrix `(X, 729, 729)` of one step, for every y_t `(X, 729, 3, 2, 3)` and its estimate of y0."""
     if sampler.noise == "independent" or (s == 0 and sampler.last_step == "threshold"):
         return transition(step_probs(schedule, sampler, y_t, y0_hat, t, s))
-    classes = torch.eye(C, dtype=y_t.dtype).roll(-1, 1)[..., None, None]  # as STATES, of one pixel
-    of_y_t, of_y0 = classes.repeat_interleave(C, 0), classes.repeat(C, 1, 1, 1)
-    follow = step_probs(schedule, sampler, of_y_t, of_y0, t, s).flatten(1).roll(1, 1).reshape(C, C, C)  # [y_t, y0, y_s]
+    classes = torch.eye(C, dtype=y_t.dtype).roll(-1, 1)[None, ..., None, None]  # as STATES, of one pixel
+    of_y_t, of_y0 = classes.repeat_interleave(C, 1), classes.repeat(1, C, 1, 1, 1)
+    follow = step_probs(schedule, sampler, of_y_t, of_y0, t, s)[0]
+    follow = follow.flatten(1).roll(1, 1).reshape(C, C, C)  # [y_t, y0, y_s]
     matrix = shared_law(y0_hat)  # from y_t to a hard y0, and from there each pixel goes by itself
     for pixel in range(PIXELS):
         split = matrix.reshape(*matrix.shape[:2], C**pixel, C, -1)

@@ -7,7 +7,6 @@ networks with fresh weights are; else the recorded ones are taken. The figure re
 """
 
 from collections.abc import Callable, Sequence
-from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -172,8 +171,8 @@ def _drawing(model: Model, evaluation: Evaluation) -> Callable[[], object]:
     name, settings = evaluation.name, evaluation.result["settings"]
     # compiling would change the network that was handed in
     expect(not settings.get("compile"), name, "an evaluation without --compile, to measure its seconds", "one with it")
-    segmenter = copy(model.segmenter)  # weights shared: the precision of the model that was handed in stays
-    segmenter.precision = choose_precision(model.device, settings.get("precision", "fp32"), name)
+    precision = choose_precision(model.device, settings.get("precision", "fp32"), name)
+    segmenter = model.segmenter.with_changes(precision=precision)
     sampler = None if settings["sampler"] is None else schema.parse(Sampler, settings["sampler"], str)
     n, rule, drawn = settings["samples"], settings["set"], settings["pool"]
     seeded = torch.Generator().manual_seed(0)

@@ -23,9 +23,7 @@ from berdiff import boundary
 from berdiff.data.describe import expect
 from berdiff.data.input_spec import InputSpec
 from berdiff.diffusion.random import Generators
-from berdiff.diffusion.sampler import Sampler
-from berdiff.diffusion.sampling import Callback
-from berdiff.methods.base import PerSample, Segmenter, Terms
+from berdiff.methods.base import SampleRequest, Segmenter, Terms
 from berdiff.methods.config import MethodConfig
 
 
@@ -57,9 +55,7 @@ class OneThreshold(Segmenter):
     def loss(self, image: Tensor, masks: Tensor, generators: Generators) -> Terms:
         raise RuntimeError("a threshold is not trained")
 
-    def _sample(
-        self, image: Tensor, n: int, generators: PerSample, sampler: Sampler | None, callback: Callback | None
-    ) -> Tensor:
+    def _sample(self, image: Tensor, n: int, request: SampleRequest) -> Tensor:
         masks = np.stack([self._mask(one) for one in image[:, self.place].cpu().numpy()])
         return torch.from_numpy(masks).to(image.device)[:, None, None].expand(-1, n, -1, -1, -1)
 

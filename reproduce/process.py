@@ -18,10 +18,10 @@ from berdiff.diffusion.kernels.bernoulli import Bernoulli
 from berdiff.diffusion.random import sample_generators
 from berdiff.diffusion.sampler import Sampler, time_grid
 from berdiff.diffusion.sampling import Step
-from berdiff.diffusion.schedule import NoiseSchedule, cast
+from berdiff.diffusion.schedule import NoiseSchedule
 from berdiff.errors import InputError
 from berdiff.inference.model import Model
-from berdiff.methods.diffusion import DiffusionSegmenter
+from berdiff.methods.families.diffusion import DiffusionSegmenter
 from berdiff.methods.sampling import choose_sampler, describe
 from berdiff.output.panels import render, save_png
 from berdiff.output.tiles import RATER_COLOUR, SAMPLE_COLOUR, Tile
@@ -118,8 +118,7 @@ def forward_chain(
     chain = {0: y0}
     for s, t in pairwise(times):
         alpha, _, _ = schedule.pair(t, s, y0)
-        (flip,) = cast(y0, (1 - alpha) / 2)
-        chain[t] = xor(chain[s], draw(flip.expand(y0.shape), generator))
+        chain[t] = xor(chain[s], draw(torch.full_like(y0, (1 - alpha) / 2), generator))
     return chain
 
 

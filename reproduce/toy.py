@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from berdiff.data.case import Progress
 from berdiff.diffusion import gaussian
 from berdiff.diffusion.bernoulli import draw
+from berdiff.diffusion.gaussian import Gaussian
 from berdiff.diffusion.kernels.base import Kernel
 from berdiff.diffusion.kernels.bernoulli import Bernoulli
-from berdiff.diffusion.kernels.gaussian import Gaussian
 from berdiff.diffusion.sampler import Sampler
 from berdiff.diffusion.sampling import sample
 from berdiff.diffusion.schedule import NoiseSchedule, linear

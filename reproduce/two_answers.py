@@ -34,7 +34,7 @@ def answers() -> Tensor:
 
 def estimate(schedule: NoiseSchedule, y_t: Tensor, t: int) -> Tensor:
     """The logits of the mask `(B, N, 2, 12, 12)`, relative to the background: P(answer | y_t) by Bayes' rule."""
-    q = q_marginal(schedule, with_background(answers()).double(), t)  # (2, 3, 12, 12)
+    q = q_marginal(schedule, with_background(answers()[None]).double(), t)[0]  # (2, 3, 12, 12)
     likelihood = torch.einsum("bnchw,achw->bna", with_background(y_t).double(), q.log())
     log_p = likelihood.log_softmax(-1)[..., None, None].to(y_t.dtype)  # the two answers are the two targets
     return torch.where(disc() > 0, SURE + log_p, -SURE)

@@ -25,7 +25,7 @@ from berdiff.inference.model import Model
 from berdiff.methods.base import Segmenter
 from berdiff.methods.berdiff import BerDiff
 from berdiff.methods.config import METHODS, MethodConfig
-from berdiff.methods.diffusion import DiffusionSegmenter
+from berdiff.methods.families.diffusion import DiffusionSegmenter
 from berdiff.networks.denoiser import Denoiser
 
 METHODS.ours |= {"stand-in": "fakes:StandIn", "blur": "fakes:Blur", "levels": "fakes:Levels"}
@@ -119,11 +119,11 @@ class StandInSegmenter(Segmenter):
         bce = F.binary_cross_entropy_with_logits(self.net(torch.cat([image, noisy], 1)), y0)
         return {"loss": bce, "bce": bce}
 
-    def _sample(self, image, n, generators, sampler, callback):
+    def _sample(self, image, n, request):
         B, _, H, W = image.shape
-        noise = draw(torch.full((B * n, self.targets, H, W), 0.5), generators)
+        noise = draw(torch.full((B * n, self.targets, H, W), 0.5), request.generators)
         logits = self.net(torch.cat([image.repeat_interleave(n, 0), noise], 1))
-        return draw(logits.float().sigmoid(), generators).reshape(B, n, self.targets, H, W)
+        return draw(logits.float().sigmoid(), request.generators).reshape(B, n, self.targets, H, W)
 
 
 @dataclass(frozen=True)
@@ -146,11 +146,11 @@ class BlurSegmenter(Segmenter):
     def loss(self, image, masks, generators):
         raise AssertionError("the evaluation does not train")
 
-    def _sample(self, image, n, generators, sampler, callback):
+    def _sample(self, image, n, request):
         time.sleep(self.pause)
         if image.shape[1] != 1:
             raise ValueError(f"image: expected 1 channels, found {image.shape[1]}")
-        level = uniform((len(image), n, 1, 1, 1), generators, image)
+        level = uniform((len(image), n, 1, 1, 1), request.generators, image)
         marked = image[:, None] + self.spread.detach() * (level - 0.5) > 0.4
         return marked.expand(-1, -1, self.targets, -1, -1)
 
@@ -178,9 +178,10 @@ class LevelsSegmenter(Segmenter):
     def tiled(self, size, overlap):
         return self  # every pixel by itself
 
-    def _sample(self, image, n, generators, sampler, callback):
+    def _sample(self, image, n, request):
         B, _, H, W = image.shape
-        noise = uniform((B, n, 1, H, W), generators, image) + 2 * uniform((B, n, 1, 1, 1), generators, image)
+        own = request.generators
+        noise = uniform((B, n, 1, H, W), own, image) + 2 * uniform((B, n, 1, 1, 1), own, image)
         value = image[:, :1, None] + self.spread.detach() * (noise - 1.5)
         inside = torch.cat([value > 0.4 + 0.125 * k for k in range(self.targets)], 2)
         if self.kind == "exclusive":

@@ -10,7 +10,8 @@ from berdiff.errors import CODES, Code, InputError
 
 
 def test_every_code_has_a_meaning() -> None:
-    assert set(CODES) == set(get_args(Code)) and all(CODES.values())
+    assert set(CODES) == set(get_args(Code))
+    assert all(CODES.values())
 
 
 def test_the_code_goes_with_the_error_through_processes() -> None:

@@ -62,14 +62,14 @@ def reverse_step(case: Case, p: np.ndarray, posterior: str) -> np.ndarray:
 
 
 def classes(case: Case, C: int) -> torch.Tensor:
-    """`(C, C, 1, 1)`: one pixel of each class."""
-    return case.tensor(np.eye(C)).reshape(C, C, 1, 1)
+    """`(1, C, C, 1, 1)`: one pixel of each class."""
+    return case.tensor(np.eye(C)).reshape(1, C, C, 1, 1)
 
 
 def pairs(case: Case, C: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """y_t and y0 `(C * C, C, 1, 1)`, each with each."""
+    """y_t and y0 `(1, C * C, C, 1, 1)`, each with each."""
     one = classes(case, C)
-    return one.repeat_interleave(C, 0), one.repeat(C, 1, 1, 1)
+    return one.repeat_interleave(C, 1), one.repeat(1, C, 1, 1, 1)
 
 
 def some_law(seed: int, C: int) -> np.ndarray:
@@ -82,7 +82,7 @@ def some_law(seed: int, C: int) -> np.ndarray:
 
 def everywhere(case: Case, p: np.ndarray) -> torch.Tensor:
     """The law of one pixel beside each of its C noisy states."""
-    return case.tensor(p).reshape(1, -1, 1, 1).expand(len(p), -1, 1, 1)
+    return case.tensor(p).reshape(1, 1, -1, 1, 1).expand(1, len(p), -1, 1, 1)
 
 
 def close(found: torch.Tensor, expected: np.ndarray, case: Case, scale: float = 1) -> None:
@@ -102,7 +102,7 @@ def test_marginal_is_the_matrix_chain(case: Case, C: int) -> None:
 
 def test_all_classes_tend_to_the_same_noise() -> None:
     for name, T, C in itertools.product(SCHEDULES, LENGTHS, (2, 3, 4)):
-        y0 = torch.eye(C, dtype=torch.float64)[..., None, None]
+        y0 = torch.eye(C, dtype=torch.float64)[None, ..., None, None]
         q = categorical.q_marginal(get_schedule(name, T), y0, T)
         torch.testing.assert_close(q, torch.full_like(q, 1 / C), rtol=0, atol=1e-4)
 
@@ -120,13 +120,13 @@ def in_order(p: np.ndarray) -> np.ndarray:
 def test_q_sample_draws_the_marginal_with_a_time_for_each_mask() -> None:
     n = 20_000
     for name, C in (("linear", 2), ("cosine", 3), ("power2.5", 4)):
-        kernel, t = Categorical(get_schedule(name, 1000)), torch.tensor([37, 400, 1000])
+        kernel, t = Categorical(get_schedule(name, 1000)), torch.tensor([[37, 400, 1000]])
         for c, y in enumerate(torch.eye(C)):
-            y0 = y[:-1].reshape(1, -1, 1, 1).expand(3, -1, 1, n)
+            y0 = y[:-1].reshape(1, 1, -1, 1, 1).expand(1, 3, -1, 1, n)
             y_t, eps = kernel.q_sample(y0, t, torch.Generator().manual_seed(c))
             assert y_t.shape == y0.shape
             assert torch.equal(eps, (y_t != y0).float())
-            for drawn, time in zip(numbers(y_t), t.tolist(), strict=True):
+            for drawn, time in zip(numbers(y_t)[0], t[0].tolist(), strict=True):
                 counts = np.bincount(drawn.flatten().numpy(), minlength=C)
                 assert_fits(counts, in_order(chain(kernel.schedule, 0, time, C)[c]))
 
@@ -134,9 +134,9 @@ def test_q_sample_draws_the_marginal_with_a_time_for_each_mask() -> None:
 def test_q_sample_changes_pixels_independently() -> None:
     """One pair of neighbours, many masks: all nine outcomes have the product of the marginals."""
     kernel, n = Categorical(get_schedule("linear", 1000)), 100_000
-    y0 = torch.zeros(n, 2, 1, 2)
-    y0[:, 1, :, 1] = 1  # background beside the second target
-    left, right = numbers(kernel.q_sample(y0, 300, torch.Generator().manual_seed(2))[0])[:, 0].unbind(-1)
+    y0 = torch.zeros(1, n, 2, 1, 2)
+    y0[:, :, 1, :, 1] = 1  # background beside the second target
+    left, right = numbers(kernel.q_sample(y0, 300, torch.Generator().manual_seed(2))[0])[0, :, 0].unbind(-1)
     q = in_order(chain(kernel.schedule, 0, 300, 3))
     assert_fits(np.bincount((3 * left + right).numpy(), minlength=9), np.outer(q[2], q[1]).flatten())
 
@@ -177,7 +177,7 @@ def test_no_sigma_gives_the_exact_marginal_from_three_classes_on() -> None:
     two_states = bernoulli.sigma_ddpm(case.schedule, case.t, case.s, torch.zeros(()))
     errors = {}
     for C in (2, 3, 4):
-        of_bayes = torch.as_tensor(bayes(case.schedule, case.t, case.s, C)).reshape(C * C, C, 1, 1)
+        of_bayes = torch.as_tensor(bayes(case.schedule, case.t, case.s, C)).reshape(1, C * C, C, 1, 1)
         for sigma in [two_states, *(top * torch.linspace(0, 1, 101))]:
             found = categorical.sigma_post(case.schedule, *pairs(case, C), case.t, case.s, sigma)
             errors.setdefault(C, []).append(float((found - of_bayes).abs().max()))
@@ -267,14 +267,14 @@ def test_kl_loss_is_that_of_torch_distributions(case: Case, C: int, seed: int, p
     logits = logits_of(seed, C)
     p = softmax(logits)
     y_t, y0 = pairs(case, C)
-    log_p = categorical.log_probs(case.tensor(logits).reshape(1, -1, 1, 1)).expand(C * C, -1, 1, 1)
+    log_p = categorical.log_probs(case.tensor(logits).reshape(1, 1, -1, 1, 1)).expand(1, C * C, -1, 1, 1)
     log_mean = categorical.log_reverse(case.schedule, y_t, log_p, case.t, case.s, posterior)
     mean = reverse_step(case, p, posterior).repeat(C, 0)
     rounding = 1e-9 if case.dtype == torch.float64 else 2e-5
     np.testing.assert_allclose(log_mean.double().numpy().reshape(mean.shape), np.log(mean), rounding, rounding)
 
     found = categorical.kl_loss(case.schedule, y_t, y0, log_p, case.t, case.s, posterior)
-    assert found.shape == (C * C, 1, 1, 1)
+    assert found.shape == (1, C * C, 1, 1, 1)
     q = torch.as_tensor(bayes(case.schedule, case.t, case.s, C)).flatten(0, 1)
     expected = distributions.kl_divergence(
         distributions.Categorical(probs=q, validate_args=False), distributions.Categorical(torch.as_tensor(mean))
@@ -286,15 +286,16 @@ def test_kl_loss_is_that_of_torch_distributions(case: Case, C: int, seed: int, p
 @given(sizes, seeds)
 @maths
 def test_cross_entropy_is_that_of_torch_distributions(C: int, seed: int) -> None:
-    logits = torch.as_tensor(logits_of(seed, C)).reshape(-1, 1, 1)
+    logits = torch.as_tensor(logits_of(seed, C)).reshape(1, 1, -1, 1, 1)
     log_p = categorical.log_probs(logits)
     law = distributions.Categorical(torch.as_tensor(softmax(logits.flatten().numpy())))
-    for c, y0 in enumerate(torch.eye(C, dtype=torch.float64)):
-        found = categorical.ce_loss(y0[:, None, None], log_p)
+    states = torch.eye(C, dtype=torch.float64).reshape(C, 1, 1, C, 1, 1)
+    for c, y0 in enumerate(states):
+        found = categorical.ce_loss(y0, log_p)
         assert float(found) == pytest.approx(-float(law.log_prob(torch.tensor(c))), rel=1e-9)
         # at s = 0 the KL divergence is the same
-        y_t, args = torch.eye(C, dtype=torch.float64)[0, :, None, None], (y0[:, None, None], log_p, 700, 0, "marginal")
-        divergence = categorical.kl_loss(get_schedule("linear", 1000), y_t, *args)
+        args = (states[0], y0, log_p, 700, 0, "marginal")
+        divergence = categorical.kl_loss(get_schedule("linear", 1000), *args)
         assert float(divergence) == pytest.approx(float(found), rel=1e-9)
     torch.testing.assert_close(categorical.probs(logits), log_p.exp())
 
@@ -302,7 +303,7 @@ def test_cross_entropy_is_that_of_torch_distributions(C: int, seed: int) -> None
 def test_gradient_of_the_kl_loss() -> None:
     case = Case(get_schedule("linear", 1000), 1, 0, torch.float64)
     y_t, y0 = pairs(case, 3)
-    logits = torch.randn(9, 2, 1, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    logits = torch.randn(1, 9, 2, 1, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     logits.requires_grad_()
     steps = (("linear", 1, 0), ("linear", 500, 400), ("cosine", 2, 1), ("power2.5", 1000, 999))
     for (name, t, s), posterior in itertools.product(steps, POSTERIORS):
@@ -320,7 +321,7 @@ def test_loss_and_gradient_are_finite_everywhere() -> None:
     times = torch.tensor([1, 2, 3, 500, 999, 1000])
     for name, dtype, posterior in itertools.product(SCHEDULES, (torch.float32, torch.float64), POSTERIORS):
         kernel = Categorical(get_schedule(name, 1000), posterior=posterior)
-        y_t, y0 = (y[:, :-1, :, :, None] for y in pairs(Case(kernel.schedule, 1, 0, dtype), 3))
+        y_t, y0 = (y[0, :, :-1, :, :, None] for y in pairs(Case(kernel.schedule, 1, 0, dtype), 3))
         shape = (len(times), 9, 2, 1, pixels.shape[1])
         y_t, y0 = (y.squeeze(-1).expand(len(times), -1, -1, -1, -1).expand(shape) for y in (y_t, y0))
         output = pixels.to(dtype)[:, None].expand(shape).clone().requires_grad_()
@@ -378,8 +379,8 @@ RULES = {
 @maths
 def test_two_classes_are_the_bernoulli_kernel(case: Case, p: float, logit: float) -> None:
     """Marginal, every step of every rule, and both losses, for both y_t, with a y0 that is sure and one that is not."""
-    y_t = case.tensor([0.0, 1, 0, 1, 0, 1]).reshape(6, 1, 1, 1)
-    y0 = case.tensor([0.0, 0, 1, 1, p, p]).reshape(6, 1, 1, 1)
+    y_t = case.tensor([0.0, 1, 0, 1, 0, 1]).reshape(1, 6, 1, 1, 1)
+    y0 = case.tensor([0.0, 0, 1, 1, p, p]).reshape(1, 6, 1, 1, 1)
     full_t, full_0 = categorical.with_background(y_t), categorical.with_background(y0)
 
     def same(found: torch.Tensor, expected: torch.Tensor, scale: float = 2) -> None:
@@ -391,8 +392,8 @@ def test_two_classes_are_the_bernoulli_kernel(case: Case, p: float, logit: float
     for s, rule in [*((case.s, replace(rule, last_step="sample")) for rule in RULES.values()), *last]:
         expected = bernoulli_step_prob(case.schedule, rule, y_t, y0, case.t, s)
         same(step_probs(case.schedule, rule, full_t, full_0, case.t, s), expected)
-    z, hard = torch.full_like(y_t, logit)[:4], (y_t[:4], y0[:4])
-    log_p, full = categorical.log_probs(z), (full_t[:4], full_0[:4])
+    z, hard = torch.full_like(y_t, logit)[:, :4], (y_t[:, :4], y0[:, :4])
+    log_p, full = categorical.log_probs(z), (full_t[:, :4], full_0[:, :4])
     rounding = {"rtol": 1e-5, "atol": 1e-9 if case.dtype == torch.float64 else 4e-6}
     for posterior in POSTERIORS:
         torch.testing.assert_close(
@@ -420,11 +421,11 @@ def test_two_classes_have_the_bernoulli_loss_and_gradient() -> None:
 
 
 def test_what_is_no_posterior_and_no_time_is_refused() -> None:
-    y = torch.eye(3)[..., None, None]
+    y = torch.eye(3)[None, ..., None, None]
     for function in (categorical.reverse_mean, categorical.log_reverse):
         with refused("posterior:", error=ValueError):
             function(linear(10), y, y, 5, 4, "hard")
-    for t in (torch.tensor([3, 4]), torch.tensor([[3, 4, 5]]), 0, 11):
+    for t in (torch.tensor([[3, 4]]), torch.tensor([[[3, 4, 5]]]), 0, 11):
         for call in (
             lambda t: categorical.q_marginal(linear(10), y, t),
             lambda t: categorical.theta_post(linear(10), y, y, t, t - 1),

@@ -113,26 +113,27 @@ def test_a_drawn_step_has_its_probabilities() -> None:
         y_t = torch.tensor([[1.0, 0, 0], [0, 1, 0]])[:, None]  # one pixel of each class
         y_s, y0_hat = kernel.step(sampler, *(x.expand(1, n, 2, 1, 3) for x in (output, y_t)), t, s, generator)
         torch.testing.assert_close(y0_hat[0, 0, :, 0, 0].double(), p[:2])
-        full = categorical.with_background(y_t).double()
+        full = categorical.with_background(y_t[None, None]).double()
         if sampler.noise == "shared":  # the step from a hard y0, for each of its classes
-            hard = torch.eye(3, dtype=torch.float64)[..., None, None].expand(-1, -1, 1, 3)
-            each = step_probs(kernel.schedule, sampler, full.expand(3, -1, -1, -1), hard, t, s)
-            expected = torch.einsum("k,kchw->chw", p, each)
+            hard = torch.eye(3, dtype=torch.float64)[None, ..., None, None].expand(-1, -1, -1, 1, 3)
+            each = step_probs(kernel.schedule, sampler, full.expand(-1, 3, -1, -1, -1), hard, t, s)
+            expected = torch.einsum("k,kchw->chw", p, each[0])
         else:
-            expected = step_probs(kernel.schedule, sampler, full, p[:, None, None].expand(3, 1, 3), t, s)
+            known = p[:, None, None].expand(1, 1, 3, 1, 3)
+            expected = step_probs(kernel.schedule, sampler, full, known, t, s)[0, 0]
         for pixel, found in enumerate(numbers(y_s).flatten(0, 2).unbind(1)):
             assert_fits(np.bincount(found.numpy(), minlength=3), in_order(expected[:, 0, pixel].numpy()))
 
 
 def test_the_last_step_and_only_it_takes_the_most_likely_class() -> None:
     schedule = get_schedule("linear", 100)
-    y0_hat = of_pixels([[0.2, 0.3, 0.5], [0.3, 0.4, 0.3], [0.6, 0.2, 0.2]], 1)[0]
+    y0_hat = of_pixels([[0.2, 0.3, 0.5], [0.3, 0.4, 0.3], [0.6, 0.2, 0.2]], 1)
     for rule, y_t in itertools.product(RULES.values(), torch.eye(3)):
         threshold, drawn = replace(rule, last_step="threshold"), replace(rule, last_step="sample")
-        y_t = y_t.reshape(1, 3, 1, 1).expand_as(y0_hat)
+        y_t = y_t.reshape(1, 1, 3, 1, 1).expand_as(y0_hat)
         last = step_probs(schedule, threshold, y_t, y0_hat, 10, 0)
-        assert last[0, :, 0].argmax(0).tolist() == [2, 1, 0]
-        assert torch.equal(last.max(1).values, torch.ones(1, 1, 3))
+        assert last[0, 0, :, 0].argmax(0).tolist() == [2, 1, 0]
+        assert torch.equal(last.max(2).values, torch.ones(1, 1, 1, 3))
         for s in (1, 50):
             p, other = (step_probs(schedule, sampler, y_t, y0_hat, 60, s) for sampler in (threshold, drawn))
             assert torch.equal(p, other)
@@ -256,9 +257,9 @@ def test_a_smallest_mask_is_refused_and_every_other_choice_taken() -> None:
 def test_means_of_tiles_are_means_of_probabilities() -> None:
     kernel = Categorical(get_schedule("linear", 10))
     outputs = 6 * torch.randn(5, 2, 3, 4, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    joined = kernel.from_mean(torch.stack([kernel.to_mean(output) for output in outputs]).mean(0))
+    joined = kernel.from_mean(torch.stack([kernel.to_mean(output[None]) for output in outputs]).mean(0))
     expected = torch.cat([outputs, torch.zeros(5, 2, 1, 4, 4)], 2).softmax(2).mean(0)
-    torch.testing.assert_close(categorical.probs(joined), expected)
+    torch.testing.assert_close(categorical.probs(joined)[0], expected)
     torch.testing.assert_close(kernel.from_mean(kernel.to_mean(outputs)), outputs)
     one = outputs[:, :, :1]
     torch.testing.assert_close(kernel.to_mean(one), bernoulli_kernel.Bernoulli(kernel.schedule, "mask").to_mean(one))

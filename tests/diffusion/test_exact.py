@@ -10,8 +10,9 @@ import torch
 from berdiff.diffusion.kernels.bernoulli import Bernoulli
 from berdiff.diffusion.sampler import LastStep, Sampler
 from berdiff.diffusion.sampling import sample
+from berdiff.methods.base import SampleRequest
 from berdiff.methods.berdiff import BerDiff
-from berdiff.methods.hurdle import GatedDenoiser, HurdleSegmenter
+from berdiff.methods.berdiff.hurdle import GatedDenoiser, HurdleSegmenter
 from berdiff.networks.denoiser import Denoiser
 from diffusion.brute_force import assert_fits, chain, get_schedule
 from fakes import make_spec
@@ -278,6 +279,6 @@ def test_the_segmenter_with_a_hurdle_draws_from_the_exact_law(label: str, last: 
     for x in (0, 1):
         features = model.encode(torch.full((1, 1, 3, 3), float(x)))
         chosen = replace(sampler, steps=3, last_step=last)
-        masks = model.draw(features, (1, n, 1, 3, 3), [torch.Generator().manual_seed(8)], chosen, None)
+        masks = model.draw(features, (1, n, 1, 3, 3), SampleRequest([torch.Generator().manual_seed(8)], chosen))
         states = (masks.flatten(2).long() * 2 ** torch.arange(8, -1, -1)).sum(-1)
         assert_fits(np.bincount(states[0].numpy(), minlength=512), expected[label, last][x].numpy())

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from berdiff.diffusion import flow
-from berdiff.diffusion.kernels.flow import Flow
+from berdiff.diffusion.flow import Flow
 from berdiff.diffusion.random import sample_generators
 from berdiff.diffusion.sampler import Sampler, time_grid
 from berdiff.diffusion.sampling import sample

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from berdiff.diffusion import gaussian
-from berdiff.diffusion.kernels.gaussian import Gaussian
+from berdiff.diffusion.gaussian import Gaussian
 from berdiff.diffusion.sampler import Sampler
 from berdiff.diffusion.sampling import sample
 from berdiff.diffusion.schedule import SCHEDULES, NoiseSchedule, linear

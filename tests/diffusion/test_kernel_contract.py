@@ -3,11 +3,11 @@
 import pytest
 import torch
 
+from berdiff.diffusion.flow import Flow
+from berdiff.diffusion.gaussian import Gaussian
 from berdiff.diffusion.kernels.bernoulli import Bernoulli
 from berdiff.diffusion.kernels.categorical import Categorical
-from berdiff.diffusion.kernels.flow import Flow
-from berdiff.diffusion.kernels.gaussian import Gaussian
-from berdiff.diffusion.kernels.nested import Nested
+from berdiff.diffusion.nested import Nested
 from berdiff.diffusion.sampler import Sampler
 from berdiff.diffusion.schedule import make_schedule
 from berdiff.testing import ContractError, check_kernel

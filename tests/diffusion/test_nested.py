@@ -15,8 +15,8 @@ from torch.distributions import Bernoulli as Law
 
 from berdiff.diffusion import links, nested
 from berdiff.diffusion.kernels.bernoulli import Bernoulli
-from berdiff.diffusion.kernels.nested import Nested
 from berdiff.diffusion.losses import total_loss
+from berdiff.diffusion.nested import Nested
 from berdiff.diffusion.random import sample_generators
 from berdiff.diffusion.sampler import Sampler
 from berdiff.diffusion.sampling import Step, sample
@@ -223,7 +223,7 @@ def probability(kernel: Nested, sampler: Sampler, output, y_t, y_s, t: int, s: i
         total.append(float(p) if y else 1 - float(p))
         return torch.full_like(p, y)
 
-    with mock.patch("berdiff.diffusion.kernels.nested.draw", draw):
+    with mock.patch("berdiff.diffusion.nested.draw", draw):
         drawn, _ = kernel.step(sampler, of_pixel(output, dtype), of_pixel(y_t, dtype), t, s, generator())
     assert drawn.flatten().tolist() == list(y_s)
     return 0.0 if 0 in total else float(np.prod(total))  # after what cannot be, there is no next

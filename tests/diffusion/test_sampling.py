@@ -9,8 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from berdiff.diffusion import bernoulli
+from berdiff.diffusion.gaussian import Gaussian
 from berdiff.diffusion.kernels.bernoulli import Bernoulli, step_prob
-from berdiff.diffusion.kernels.gaussian import Gaussian
 from berdiff.diffusion.sampler import Sampler, time_grid
 from berdiff.diffusion.sampling import Step, sample
 from berdiff.diffusion.schedule import SCHEDULES

@@ -243,8 +243,8 @@ def test_exclusive_targets_are_also_scored_by_the_likeliest_class(tmp_path):
     class Parted(type(model.segmenter)):
         """The left half of what it marks is the core, in some samples the rim."""
 
-        def _sample(self, image, n, generators, sampler, callback):
-            marked = super()._sample(image, n, generators, sampler, callback).clone()
+        def _sample(self, image, n, request):
+            marked = super()._sample(image, n, request).clone()
             odd = (torch.arange(n) % 3 == 0).reshape(1, n, 1, 1)
             left = torch.arange(image.shape[-1]) < 8
             marked[:, :, 0] &= left | odd

@@ -14,7 +14,7 @@ from berdiff.evaluation.search import ENDS, LAST, RULES, VIEWS, grid, search
 from berdiff.evaluation.settings import EvaluationSettings
 from berdiff.inference.model import Model
 from berdiff.methods.berdiff import BerDiff
-from berdiff.methods.diffusion_config import DiffusionConfig
+from berdiff.methods.families.diffusion_config import DiffusionConfig
 from berdiff.methods.flow import FlowMatching
 from berdiff.methods.gaussian import GaussianDiffusion
 from berdiff.methods.medsegdiff import MedSegDiff

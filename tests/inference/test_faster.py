@@ -1,6 +1,7 @@
 """bf16 and torch.compile: off unless asked for, part of what a folder was begun with, refused where they cannot be."""
 
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from berdiff.cli.main import main
 from berdiff.device import choose_precision
 from berdiff.errors import InputError
 from berdiff.inference import compiling
-from berdiff.inference.compiling import compile_network
+from berdiff.inference.compiling import compiled
 from fakes import StandIn, bright_model, make_spec
 
 
@@ -62,14 +63,14 @@ def test_what_the_machine_cannot_is_refused_in_one_sentence(monkeypatch):
         choose_precision("cuda:1", "bf16")
     segmenter = StandIn().build(make_spec())
     with pytest.raises(InputError, match=r"^--compile: expected a method on .*, found stand-in, which is not$"):
-        compile_network(segmenter, "cpu")
+        compiled(segmenter, "cpu")
     monkeypatch.setattr(shutil, "which", lambda name: None)
     monkeypatch.delenv("CXX", raising=False)
     with pytest.raises(InputError, match=r"^--compile: expected a C\+\+ compiler .*, found none$"):
-        compile_network(bright_model().segmenter, "cpu")
+        compiled(bright_model().segmenter, "cpu")
     monkeypatch.setattr(compiling, "find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"^--compile: expected the package triton, found none$"):
-        compile_network(bright_model().segmenter, "cuda")
+        compiled(bright_model().segmenter, "cuda")
 
 
 def test_compile_runs_the_network_by_torch(monkeypatch):
@@ -78,10 +79,12 @@ def test_compile_runs_the_network_by_torch(monkeypatch):
     asked = []
     monkeypatch.setattr(torch, "compile", lambda function: (asked.append(function.__name__), function)[1])
     model = bright_model()
-    compile_network(model.segmenter, "cpu")
+    plain = model.segmenter.network
+    model = replace(model, segmenter=compiled(model.segmenter, "cpu"))
     assert asked == ["encode", "denoise"]
     assert model.rounding() == {"compile": True}
     assert model.segment(np.ones((24, 16), np.float32), n=1).pool.any(), "tiles run it too"
+    assert "encode" not in vars(plain), "the network itself is as it was"
 
 
 @pytest.mark.slow

@@ -11,8 +11,10 @@ from torch.distributions import Bernoulli, kl_divergence
 
 import training.test_processes as processes
 from berdiff.diffusion.random import normal, sample_generators
-from berdiff.methods import adversarial
-from berdiff.methods.adversarial import (
+from berdiff.methods.base import pick_raters
+from berdiff.methods.car import CAR
+from berdiff.methods.car import segmenter as adversarial
+from berdiff.methods.car.segmenter import (
     CarSegmenter,
     accuracy,
     calibration,
@@ -22,8 +24,6 @@ from berdiff.methods.adversarial import (
     learns,
     score_and_slope,
 )
-from berdiff.methods.base import pick_raters
-from berdiff.methods.car import CAR
 from berdiff.training.config import OptimConfig
 from berdiff.training.engine import clip, make_optimizer, set_rates
 from berdiff.training.loop import Trainer

@@ -11,7 +11,7 @@ from torch import nn
 from berdiff.diffusion.random import sample_generators
 from berdiff.methods.berdiff import BerDiff
 from berdiff.methods.config import adopt
-from berdiff.methods.deterministic import SMOOTH, Deterministic, level_weights, soft_dice_loss
+from berdiff.methods.families.deterministic import SMOOTH, Deterministic, level_weights, soft_dice_loss
 from berdiff.methods.mednext import MedNeXt
 from berdiff.methods.nnunet import NNUNet
 from berdiff.methods.swinunetr import SwinUNETR
@@ -123,12 +123,12 @@ def test_the_loss_written_out_pixel_by_pixel():
 def test_soft_dice_of_masks_is_dice():
     """Up to the smoothing, one pixel in numerator and denominator."""
     masks = (torch.rand(2, 5, 2, 64, 64, generator=generator()) > 0.7).float()
-    a, b = masks
+    a, b = masks[:, None]
     counts = torch.stack([(a * b).sum((-2, -1)), a.sum((-2, -1)), b.sum((-2, -1))], -1)
     assert float(soft_dice_loss(a, b)) == pytest.approx(1 - float(dice_from_counts(counts).mean()), abs=1e-3)
-    empty = torch.zeros(1, 1, 8, 8)
+    empty = torch.zeros(1, 1, 1, 8, 8)
     assert soft_dice_loss(empty, empty) == 0
-    p = torch.full((1, 1, 8, 8), 0.01, requires_grad=True)
+    p = torch.full((1, 1, 1, 8, 8), 0.01, requires_grad=True)
     soft_dice_loss(p, empty).backward()
     assert p.grad is not None
     assert (p.grad > 0.1).all(), "an empty mask teaches too"

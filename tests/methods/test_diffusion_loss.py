@@ -11,7 +11,7 @@ from berdiff.diffusion.random import sample_generators
 from berdiff.diffusion.schedule import SCHEDULES, linear
 from berdiff.methods.base import pick_raters
 from berdiff.methods.berdiff import BerDiff
-from berdiff.methods.diffusion import DiffusionSegmenter
+from berdiff.methods.families.diffusion import DiffusionSegmenter
 from fakes import TenLines, diffusion
 
 

@@ -5,10 +5,10 @@ from itertools import pairwise
 
 import torch
 
-from berdiff.diffusion.sampler import Sampler
+from berdiff.diffusion.sampler import GaussianSampler, Sampler
 from berdiff.diffusion.schedule import linear
-from berdiff.methods.deterministic import Deterministic
 from berdiff.methods.export import export_onnx
+from berdiff.methods.families.deterministic import Deterministic
 from berdiff.methods.gaussian import GaussianDiffusion
 from berdiff.methods.unet import UNet
 from fakes import TenLines, diffusion, make_spec
@@ -46,7 +46,7 @@ def test_with_the_exact_estimate_the_samples_have_the_true_probability():
 
 def test_ddim_without_noise_depends_on_y_T_only_and_is_the_default():
     model = diffusion(Exact("noise"), GaussianDiffusion())
-    assert model.sampler == Sampler(sigma=0.0)
+    assert model.sampler == GaussianSampler(sigma=0.0)
     image, alpha_bar = torch.full((1, 1, 12, 12), 0.4), model.kernel.schedule.alpha_bar.tolist()
     by_hand = torch.randn(1, 1, 1, 12, 12, generator=generator(7))
     for t, s in pairwise(range(1000, -1, -100)):

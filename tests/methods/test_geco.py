@@ -6,7 +6,7 @@ from itertools import combinations
 import pytest
 import torch
 
-from berdiff.methods.geco import LARGEST, Geco, stochastic_top_k
+from berdiff.methods.hprobunet.geco import LARGEST, Geco, stochastic_top_k
 
 
 def make_geco(**settings) -> Geco:

@@ -15,9 +15,9 @@ from berdiff.diffusion.random import sample_generators
 from berdiff.diffusion.sampler import Sampler
 from berdiff.diffusion.sampling import Step
 from berdiff.methods.berdiff import BerDiff
-from berdiff.methods.diffusion import DiffusionSegmenter
-from berdiff.methods.encoded import EncodedSegmenter
-from berdiff.methods.hurdle import DROPOUT, Encoded, GatedDenoiser, HurdleSegmenter, at_level, pick_marked
+from berdiff.methods.berdiff.hurdle import DROPOUT, Encoded, GatedDenoiser, HurdleSegmenter, at_level, pick_marked
+from berdiff.methods.families.diffusion import DiffusionSegmenter
+from berdiff.methods.families.encoded import EncodedSegmenter
 from diffusion.brute_force import assert_fits, assert_proportion
 from fakes import make_spec, volume_generators
 from refusals import refused
@@ -91,7 +91,7 @@ def test_the_gate_leaves_the_other_masks_alone() -> None:
     t, level = torch.full((2, 6), 30), torch.linspace(0, 0.99, 6).expand(2, -1)
     with torch.no_grad():
         encoded = gate(model).encode(image)
-        inner = gate(model).network.denoise(y_t, t, gate(model).network.encode(image))
+        inner = gate(model).network.denoise_mask(y_t, t, gate(model).network.encode(image))
         assert torch.equal(gate(model).denoise(y_t, t, encoded), inner), "in training there is no level"
         gated = gate(model).denoise(y_t, t, at_level(encoded, level))
     empty = level < encoded.empty.sigmoid()[:, None]

@@ -6,10 +6,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from berdiff.methods.families.latent import Elbo, LatentSegmenter
 from berdiff.methods.hprobunet import HierarchicalProbUNet
-from berdiff.methods.latent import Elbo, LatentSegmenter
+from berdiff.methods.hprobunet import network as hprobunet
 from berdiff.methods.probunet import ProbUNet
-from berdiff.networks import hprobunet, probunet
+from berdiff.methods.probunet import network as probunet
 from berdiff.networks.latent import MapHead, VectorHead
 from berdiff.networks.pyramid import Up
 from berdiff.training import checkpoint

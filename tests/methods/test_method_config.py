@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import fakes
-from berdiff.diffusion.sampler import Sampler
+from berdiff.diffusion.sampler import GaussianSampler, Sampler
 from berdiff.methods.berdiff import BerDiff
 from berdiff.methods.car import CAR
 from berdiff.methods.config import METHODS, adopt, dropped, from_plain, method_class, to_plain
@@ -69,14 +69,14 @@ def test_bad_settings_of_the_sampler_are_named():
 def test_another_method_adopts_what_fits_it():
     few = Sampler(steps=3)
     ours = BerDiff("fast-tiny", "cosine", 5, "stratified", 4, few, prediction="mask", lambda_kl=0.0)
-    own = Sampler(steps=3, sigma=0.0)  # in no more steps than T has
+    own = GaussianSampler(steps=3, sigma=0.0)  # in no more steps than T has
     assert adopt(GaussianDiffusion, ours) == GaussianDiffusion("fast-tiny", "cosine", 5, "stratified", 4, own, "mask")
     assert adopt(UNet, ours) == UNet("fast-tiny")
     assert adopt(BerDiff, ours) == ours
     unfit = replace(ours, T=50, prediction="prior", sampler=Sampler(steps=3, noise="shared"))
     adopted = adopt(GaussianDiffusion, unfit)
     assert adopted == GaussianDiffusion("fast-tiny", "cosine", 50, "stratified", 4), "defaults for what does not fit"
-    far = GaussianDiffusion(T=2000, sampler=Sampler(steps=(1500, 500)))
+    far = GaussianDiffusion(T=2000, sampler=GaussianSampler(steps=(1500, 500)))
     assert adopt(SegDiff, far).sampler.steps == (1500, 500), "checked together, not one by one"
     assert adopt(BerDiff, UNet("tiny")) == BerDiff("tiny")
 
@@ -93,10 +93,10 @@ def test_a_published_size_stays_one_whatever_the_method_calls_it(preset: str):
 
 def test_a_sampler_goes_with_its_kernel():
     """A recipe's own settings stay within a family, and mean nothing to another noise."""
-    fresh = Sampler(steps=20, sigma=1.0)
+    fresh, ours = GaussianSampler(steps=20, sigma=1.0), Sampler(steps=20, sigma=1.0)
     assert adopt(SegDiff, GaussianDiffusion(sampler=fresh)).sampler == fresh
-    assert adopt(BerDiff, BerDiff(sampler=fresh)).sampler == fresh
-    assert adopt(GaussianDiffusion, BerDiff(sampler=fresh)).sampler == Sampler(sigma=0.0)
+    assert adopt(BerDiff, BerDiff(sampler=ours)).sampler == ours
+    assert adopt(GaussianDiffusion, BerDiff(sampler=ours)).sampler == GaussianSampler(sigma=0.0)
     assert adopt(BerDiff, GaussianDiffusion()).sampler == Sampler(sigma=1.0)
 
 

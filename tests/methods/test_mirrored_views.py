@@ -7,8 +7,8 @@ from torch import Tensor
 from berdiff.diffusion.random import sample_generators
 from berdiff.diffusion.sampler import Sampler
 from berdiff.methods.berdiff import BerDiff
-from berdiff.methods.encoded import EncodedSegmenter
-from berdiff.methods.views import AXES, mirrored, mirrored_back, take
+from berdiff.methods.families.encoded import EncodedSegmenter
+from berdiff.methods.families.views import AXES, mirrored, mirrored_back, take
 from fakes import make_spec
 from refusals import refused
 
@@ -26,7 +26,7 @@ class Threshold(EncodedSegmenter):
     def encode(self, image):
         return (image, (image.mean((2, 3)), None))
 
-    def draw(self, features, shape, generators, sampler, callback):
+    def draw(self, features, shape, request):
         image = features[0]
         self.seen.append(image)
         return (image > 0.5).unsqueeze(1).expand(shape)

@@ -11,24 +11,25 @@ import torch
 
 from berdiff.data.input_spec import InputSpec
 from berdiff.diffusion.random import sample_generators
-from berdiff.diffusion.sampler import Sampler
+from berdiff.diffusion.sampler import GaussianSampler, Sampler
 from berdiff.methods import folder
 from berdiff.methods.berdiff import BerDiff
 from berdiff.methods.gaussian import GaussianDiffusion
 from berdiff.methods.hprobunet import HierarchicalProbUNet
 from berdiff.methods.jprounet import JProUNet
 from berdiff.methods.mose import MoSE
+from berdiff.methods.mose import network as mose
 from berdiff.methods.probunet import ProbUNet
 from berdiff.methods.ssn import SSN
+from berdiff.methods.ssn import network as ssn
 from berdiff.methods.unet import UNet
-from berdiff.networks import mose, ssn
 from fakes import make_spec
 from refusals import refused
 
 SPEC = make_spec((16, 24), channels=("t1", "t2"), targets=("core",), rule="window", window=(-1000.0, 400.0))
 CONFIGS = (
     BerDiff("fast-tiny", T=50, prediction="mask", lambda_kl=0.0, masks_per_image=8, sampler=Sampler(steps=(50, 20, 5))),
-    GaussianDiffusion("fast-tiny", "cosine", T=50, sampler=Sampler(steps=4, sigma=0.0)),
+    GaussianDiffusion("fast-tiny", "cosine", T=50, sampler=GaussianSampler(steps=4, sigma=0.0)),
     UNet("fast-tiny"),
 )
 

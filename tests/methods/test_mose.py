@@ -7,10 +7,10 @@ import torch
 
 from berdiff import schema
 from berdiff.diffusion.random import sample_generators
-from berdiff.methods.mixture import MixtureSegmenter
 from berdiff.methods.mose import MoSE
-from berdiff.methods.transport import greedy_coupling, soft_iou_cost
-from berdiff.networks.mose import PRESETS
+from berdiff.methods.mose.network import PRESETS
+from berdiff.methods.mose.segmenter import MixtureSegmenter
+from berdiff.methods.mose.transport import greedy_coupling, soft_iou_cost
 from berdiff.networks.pyramid import Norm, Sizes
 from fakes import make_spec
 from refusals import refused

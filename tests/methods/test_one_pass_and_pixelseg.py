@@ -6,9 +6,10 @@ import pytest
 import torch
 
 from berdiff.methods.mose import MoSE
+from berdiff.methods.mose import network as mose
 from berdiff.methods.pixelseg import PixelSeg
 from berdiff.methods.ssn import SSN
-from berdiff.networks import mose, ssn
+from berdiff.methods.ssn import network as ssn
 from fakes import make_spec
 from refusals import refused
 

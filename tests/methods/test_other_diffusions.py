@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from berdiff.diffusion.sampler import Sampler
+from berdiff.diffusion.sampler import FlowSampler, GaussianSampler, Sampler
 from berdiff.methods.berdiff import BerDiff
 from berdiff.methods.config import adopt
 from berdiff.methods.flow import FlowMatching
@@ -27,7 +27,7 @@ def test_the_encode_once_network_sees_masks_around_0_whatever_the_noise(config):
     y_T = model.kernel.prior((2, 8, 1, 32, 32), [generator(i) for i in range(16)], torch.empty(0))
     image = torch.rand(2, 1, 32, 32, generator=generator())
     for each in (model, model.tiled((16, 16), 0.25)):
-        each.network.denoise(y_T, torch.full((2, 8), model.T), each.network.encode(image))
+        each.estimate(y_T, torch.full((2, 8), model.T), each.network.encode(image))
     assert len(seen) > 2
     for part in seen:  # 4,096 values or more: five standard errors of mean and variance
         assert abs(float(part.mean())) < 5 / 4096**0.5
@@ -42,7 +42,7 @@ def test_a_table_finds_the_network_of_its_scale_by_the_name():
     sampler is each method's own."""
     for kind in (SegDiff, MedSegDiff):
         assert adopt(kind, BerDiff("paper-128")).preset == "paper-128"
-        assert adopt(kind, BerDiff("small", prediction="prior")) == kind("small", sampler=Sampler(sigma=0.0))
+        assert adopt(kind, BerDiff("small", prediction="prior")) == kind("small", sampler=GaussianSampler(sigma=0.0))
         assert adopt(kind, BerDiff("fast")).preset == "small"
     assert adopt(SegDiff, BerDiff("paper-224")).preset == "paper-224"
     adopted = adopt(FlowMatching, BerDiff("fast", "power2.5", prediction="mask", masks_per_image=8))
@@ -54,7 +54,7 @@ def test_ddpms_rule_has_no_meaning_to_flow_matching():
     model = diffusion(TenLines(), FlowMatching(T=50))
     with refused("--rule:"):
         choose_sampler(model, {"rule": "ddpm"})
-    assert choose_sampler(model, {"steps": 7}) == Sampler(steps=7, sigma=0.0)
+    assert choose_sampler(model, {"steps": 7}) == FlowSampler(steps=7)
 
 
 def test_segdiff_is_gaussian_diffusion_on_another_network():

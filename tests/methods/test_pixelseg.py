@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from scipy import ndimage
 
-from berdiff.methods.autoregressive import AutoregressiveSegmenter, halve, smooth
 from berdiff.methods.pixelseg import PixelSeg
+from berdiff.methods.pixelseg.segmenter import AutoregressiveSegmenter, halve, smooth
 from fakes import make_spec
 
 

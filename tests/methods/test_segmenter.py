@@ -13,7 +13,7 @@ from berdiff.diffusion.random import sample_generators
 from berdiff.diffusion.sampler import Sampler
 from berdiff.methods.base import ParameterGroup, Segmenter
 from berdiff.methods.berdiff import BerDiff
-from berdiff.methods.deterministic import Deterministic
+from berdiff.methods.families.deterministic import Deterministic
 from berdiff.methods.gaussian import GaussianDiffusion
 from berdiff.methods.unet import UNet
 from fakes import TenLines, diffusion, generator, make_spec

@@ -9,9 +9,9 @@ import torch.nn.functional as F
 from torch.distributions import Bernoulli, LowRankMultivariateNormal
 
 from berdiff.diffusion.random import sample_generators
-from berdiff.methods.low_rank import LowRankSegmenter, log_likelihood
 from berdiff.methods.ssn import SSN
-from berdiff.networks.ssn import LowRank
+from berdiff.methods.ssn.network import LowRank
+from berdiff.methods.ssn.segmenter import LowRankSegmenter, log_likelihood
 from fakes import make_spec
 
 

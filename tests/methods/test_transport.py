@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from scipy.optimize import linprog
 from torch.distributions import Categorical, kl_divergence
 
-from berdiff.methods.transport import gate_kl, greedy_coupling, soft_iou_cost
+from berdiff.methods.mose.transport import gate_kl, greedy_coupling, soft_iou_cost
 from refusals import refused
 
 

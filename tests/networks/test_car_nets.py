@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from berdiff.networks.car import PRESETS, Calibrator, Discriminator, Refiner
+from berdiff.methods.car.network import PRESETS, Calibrator, Discriminator, Refiner
 from refusals import refused
 
 

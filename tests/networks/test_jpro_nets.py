@@ -6,7 +6,7 @@ from torch import nn
 from torch.autograd.functional import jacobian
 from torch.distributions import Independent, Normal
 
-from berdiff.networks.jpro import Chain, JProUNet
+from berdiff.methods.jprounet.network import Chain, JProUNet
 from berdiff.networks.latent import Gaussian, kl
 from refusals import refused
 

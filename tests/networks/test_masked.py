@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from berdiff.networks.masked import MaskedConv, MaskedStack, fixed_point
+from berdiff.methods.pixelseg.masked import MaskedConv, MaskedStack, fixed_point
 from refusals import refused
 
 

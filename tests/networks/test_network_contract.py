@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import fakes
+from berdiff.methods.transunet.network import TransUNet
 from berdiff.networks.build import NETWORKS, make_network
-from berdiff.networks.transunet import TransUNet
 from berdiff.networks.whole import MedNeXt, NNUNet, SwinUNETR
 from berdiff.testing import ContractError, check_network
 from berdiff.testing.networks import contract

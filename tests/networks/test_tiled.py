@@ -8,14 +8,14 @@ import torch.nn.functional as F
 
 import fakes
 from berdiff.data.input_spec import InputSpec
+from berdiff.diffusion.gaussian import Gaussian
 from berdiff.diffusion.kernels.base import Kernel
 from berdiff.diffusion.kernels.bernoulli import Bernoulli
-from berdiff.diffusion.kernels.gaussian import Gaussian
 from berdiff.diffusion.random import sample_generators
 from berdiff.diffusion.sampler import Sampler
 from berdiff.diffusion.schedule import linear
 from berdiff.methods.berdiff import BerDiff
-from berdiff.methods.deterministic import Deterministic
+from berdiff.methods.families.deterministic import Deterministic
 from berdiff.methods.gaussian import GaussianDiffusion
 from berdiff.methods.unet import UNet
 from berdiff.networks.tiled import TiledDenoiser, starts, weight

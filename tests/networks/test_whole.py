@@ -8,8 +8,8 @@ import torch.nn.functional as F
 from monai.networks.nets.dynunet import DynUNet
 from torch import nn
 
+from berdiff.methods.transunet.network import StandardisedConv, TransUNet
 from berdiff.networks.denoiser import Denoiser
-from berdiff.networks.transunet import StandardisedConv, TransUNet
 from berdiff.networks.whole import NNUNET, MedNeXt, NNUNet, SwinUNETR
 from refusals import refused
 

@@ -18,7 +18,7 @@ from berdiff.files import lock
 from berdiff.methods import folder as model_folder
 from berdiff.methods.berdiff import BerDiff
 from berdiff.methods.mose import MoSE
-from berdiff.networks import mose
+from berdiff.methods.mose import network as mose
 from berdiff.training import checkpoint, loop, state
 from berdiff.training.machine import free_memory, used_memory
 from berdiff.training.run_folder import read_rows

@@ -17,7 +17,7 @@ import torch
 from berdiff.data.batches import Batch, Batches
 from berdiff.files import lock
 from berdiff.methods.mose import MoSE
-from berdiff.networks.mose import PRESETS
+from berdiff.methods.mose.network import PRESETS
 from berdiff.training import checkpoint
 from berdiff.training.run_folder import read_rows
 from berdiff.training.session import FIRST_PROCESS, train

@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 from berdiff.data.batches import Batch, Batches
 from berdiff.methods import folder as model_folder
 from berdiff.methods.mose import MoSE
-from berdiff.networks.mose import PRESETS
+from berdiff.methods.mose.network import PRESETS
 from berdiff.training.run_folder import read_rows
 from berdiff.training.session import train
 

@@ -46,6 +46,5 @@ def command(argv: list[str]) -> None:
     else:
         show_markdown((options.out / "search.md").read_text(encoding="utf-8"))
     if keep is not None:
-        model.segmenter.sampler = found[keep][0].sampler
-        folder.save(model.segmenter, path)
+        folder.save(model.segmenter.with_changes(sampler=found[keep][0].sampler), path)
         note(f"{path}: this is its default sampler now")

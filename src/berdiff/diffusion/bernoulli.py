@@ -4,12 +4,14 @@ Every function returns the probability that a pixel is 1, elementwise; `draw` tu
 tensors of 0 and 1. `y0_hat`, the estimate of the mask, may be soft: the probability that y0 = 1.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from berdiff.diffusion.random import Generators, uniform
 from berdiff.diffusion.sampler import Posterior
-from berdiff.diffusion.schedule import NoiseSchedule, Time, cast
+from berdiff.diffusion.schedule import Coefficient, NoiseSchedule, Time, cast, log1p
 
 # --- forward process -------------------------------------------------------------------------------------------------
 
@@ -25,7 +27,7 @@ def q_marginal(schedule: NoiseSchedule, y0: Tensor, t: Time) -> Tensor:
 def q_sample(schedule: NoiseSchedule, y0: Tensor, t: Time, generators: Generators) -> tuple[Tensor, Tensor]:
     """Eq. 3 by flips: (y_t, eps) with eps ~ B((1 - alpha_bar_t) / 2) and y_t = y0 XOR eps."""
     schedule.check(t)
-    (flip,) = cast(y0, (1 - schedule.at(t, y0)) / 2)
+    (flip,) = cast(y0, (1 - schedule.at(torch.as_tensor(t), y0)) / 2)
     eps = draw(flip.expand(y0.shape), generators).to(y0.dtype)
     return xor(y0, eps), eps
 
@@ -61,30 +63,27 @@ def marginal_post(schedule: NoiseSchedule, y_t: Tensor, y0_hat: Tensor, t: Time,
 # --- the family with the same marginals (DDIM, appendix A of that paper, for two states) -----------------------------
 
 
-def sigma_max(schedule: NoiseSchedule, t: Time, s: Time, like: Tensor) -> Tensor:
-    """The largest sigma for which `sigma_post` is a probability; float64, shaped to broadcast against `like`."""
+def sigma_max(schedule: NoiseSchedule, t: Time, s: Time, like: Tensor) -> Any:
+    """The largest sigma for which `sigma_post` is a probability, a `Coefficient`."""
     _, b, alpha_bar_t = schedule.pair(t, s, like)
     return (1 - b) / (1 - alpha_bar_t)
 
 
-def sigma_ddpm(schedule: NoiseSchedule, t: Time, s: Time, like: Tensor) -> Tensor:
+def sigma_ddpm(schedule: NoiseSchedule, t: Time, s: Time, like: Tensor) -> Any:
     """The sigma at which `sigma_post` is the posterior of the Markov chain, eq. 4."""
     a, b, alpha_bar_t = schedule.pair(t, s, like)
-    return a * (1 - b**2) / (1 - alpha_bar_t**2)
+    return a * (1 - b * b) / (1 - alpha_bar_t * alpha_bar_t)
 
 
-def sigma_post(schedule: NoiseSchedule, y_t: Tensor, y0_hat: Tensor, t: Time, s: Time, sigma: Tensor | float) -> Tensor:
+def sigma_post(schedule: NoiseSchedule, y_t: Tensor, y0_hat: Tensor, t: Time, s: Time, sigma: Coefficient) -> Tensor:
     """Algorithm 2, DDIM: P(y_s = 1 | y_t, y0) that keeps the marginal of y_s for every 0 <= sigma <= sigma_max."""
     of_y_t, of_y0, rest = cast(y_t, *sigma_weights(schedule, y_t, t, s, sigma))
     return (of_y_t * y_t + of_y0 * y0_hat + rest).clamp(0, 1)  # rounding leaves it a hair outside at the ends
 
 
-def sigma_weights(
-    schedule: NoiseSchedule, like: Tensor, t: Time, s: Time, sigma: Tensor | float
-) -> tuple[Tensor, Tensor, Tensor]:
-    """What `sigma_post` gives to y_t, to y0 and to neither, in float64."""
+def sigma_weights(schedule: NoiseSchedule, like: Tensor, t: Time, s: Time, sigma: Coefficient) -> tuple[Any, Any, Any]:
+    """What `sigma_post` gives to y_t, to y0 and to neither."""
     _, b, alpha_bar_t = schedule.pair(t, s, like)
-    sigma = torch.as_tensor(sigma, dtype=torch.float64, device=like.device)
     return sigma, b - sigma * alpha_bar_t, (((1 - b) - (1 - alpha_bar_t) * sigma) / 2)
 
 
@@ -100,7 +99,7 @@ def evidence(schedule: NoiseSchedule, y_t: Tensor, t: Time) -> Tensor:
     """What a pixel of y_t itself says of y0, as a log-likelihood ratio: log q(y_t | 1) - log q(y_t | 0)."""
     schedule.check(t)
     alpha_bar_t = schedule.at(t, y_t)
-    (ratio,) = cast(y_t, torch.log1p(alpha_bar_t) - torch.log1p(-alpha_bar_t))
+    (ratio,) = cast(y_t, log1p(alpha_bar_t) - log1p(-alpha_bar_t))
     return (2 * y_t - 1) * ratio
 
 
@@ -140,7 +139,7 @@ def draw_level(p: Tensor, generators: Generators, smallest: int = 1) -> Tensor:
 
     Each pixel is 1 with its probability, as in `draw`, but the masks are nested level sets and not speckles. A level
     just below the largest probability leaves a speck; one that would leave fewer than `smallest` pixels, but not none,
-    is moved to the same place among the levels below. With `smallest` p is `(B, N, K, H, W)`.
+    is moved to the same place among the levels below. With `smallest` p is `(B, N, K, *S)`.
     """
     level = uniform(p.shape[:2], generators, p)
     if smallest > 1:

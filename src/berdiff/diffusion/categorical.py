@@ -1,7 +1,7 @@
 """The categorical kernel: one of C classes per pixel, eqs. 1-10 with / C where two states have / 2, for any s < t.
 
-Functions take and return probabilities of all classes `(..., C, H, W)`: the K = C - 1 targets in their order, then the
-background. A mask has the targets alone, `(..., K, H, W)` with at most one 1 per pixel; `with_background` completes it.
+Functions take and return probabilities of all classes `(B, N, C, *S)`: the K = C - 1 targets in their order, then the
+background. A mask has the targets alone, `(B, N, K, *S)` with at most one 1 per pixel; `with_background` completes it.
 At C = 2 everything here equals `bernoulli.py`.
 
 Q_x = x I + (1 - x) / C, a symmetric CxC matrix, keeps a pixel with probability x and otherwise draws any class. With
@@ -14,16 +14,16 @@ from torch import Tensor
 
 from berdiff.diffusion.random import Generators, uniform
 from berdiff.diffusion.sampler import Posterior
-from berdiff.diffusion.schedule import NoiseSchedule, Time, cast
+from berdiff.diffusion.schedule import Coefficient, NoiseSchedule, Time, cast
 
-CLASS = -3
-"""The dimension of the classes."""
+CLASS = 2
+"""The dimension of the classes; behind it come the spatial ones."""
 
 # --- classes ---------------------------------------------------------------------------------------------------------
 
 
 def with_background(y: Tensor) -> Tensor:
-    """Targets `(..., K, H, W)`, 0/1 or probabilities, and what they leave for the background."""
+    """Targets `(B, N, K, *S)`, 0/1 or probabilities, and what they leave for the background."""
     return torch.cat([y, 1 - y.sum(CLASS, keepdim=True)], CLASS)
 
 
@@ -55,7 +55,7 @@ def q_marginal(schedule: NoiseSchedule, y0: Tensor, t: Time) -> Tensor:
     return _times_Q(y0, schedule.at(t, y0))
 
 
-def _times_Q(v: Tensor, x: Tensor) -> Tensor:
+def _times_Q(v: Tensor, x: Coefficient) -> Tensor:
     """Q_x v = x v + (1 - x) / C times the sum of v, its coefficients rounded last."""
     keep, other = cast(v, x, (1 - x) / v.shape[CLASS])
     return keep * v + other * v.sum(CLASS, keepdim=True)
@@ -86,10 +86,9 @@ def marginal_post(schedule: NoiseSchedule, y_t: Tensor, y0_hat: Tensor, t: Time,
 # --- the family with the same marginals (DDIM, appendix A of that paper); `sigma_max` is that of two states -----------
 
 
-def sigma_post(schedule: NoiseSchedule, y_t: Tensor, y0_hat: Tensor, t: Time, s: Time, sigma: Tensor | float) -> Tensor:
+def sigma_post(schedule: NoiseSchedule, y_t: Tensor, y0_hat: Tensor, t: Time, s: Time, sigma: Coefficient) -> Tensor:
     """Algorithm 2, DDIM: P(y_s | y_t, y0) that keeps the marginal of y_s for every 0 <= sigma <= sigma_max."""
     _, b, alpha_bar_t = schedule.pair(t, s, y_t)
-    sigma = torch.as_tensor(sigma, dtype=torch.float64, device=y_t.device)
     rest = ((1 - b) - (1 - alpha_bar_t) * sigma) / y_t.shape[CLASS]
     of_y_t, of_y0, rest = cast(y_t, sigma, b - sigma * alpha_bar_t, rest)
     return (of_y_t * y_t + of_y0 * y0_hat + rest).clamp(0, 1)  # rounding leaves it a hair outside at the ends
@@ -116,7 +115,7 @@ def log_reverse(
     schedule: NoiseSchedule, y_t: Tensor, log_p: Tensor, t: Time, s: Time, posterior: Posterior = "soft"
 ) -> Tensor:
     """The logarithm of `reverse_mean`, from log P(y0): finite wherever log_p is."""
-    a, b, alpha_bar_t = schedule.pair(t, s, y_t)
+    a, b, alpha_bar_t = schedule.pair(torch.as_tensor(t), torch.as_tensor(s), y_t)
     log_a = _times_Q(y_t, a).log()
     keep, other = (value.log() for value in cast(y_t, b, (1 - b) / y_t.shape[CLASS]))
     if posterior == "soft":
@@ -127,7 +126,7 @@ def log_reverse(
     raise ValueError(f"posterior: expected 'soft' or 'marginal', found {posterior!r}")
 
 
-# --- losses, per pixel `(..., 1, H, W)` in nats ----------------------------------------------------------------------
+# --- losses, per pixel `(B, N, 1, *S)` in nats ----------------------------------------------------------------------
 
 
 def kl_loss(
@@ -149,7 +148,7 @@ def ce_loss(y0: Tensor, log_p: Tensor) -> Tensor:
 def draw(p: Tensor, generators: Generators) -> Tensor:
     """A class per pixel, by one uniform number each; p need not sum to 1. Where all p are 0, the background."""
     upper = p.cumsum(CLASS)
-    u = uniform(upper[..., :1, :, :].shape, generators, p) * upper[..., -1:, :, :]
+    u = uniform(upper[:, :, :1].shape, generators, p) * upper[:, :, -1:]
     return _one_hot((u >= targets(upper)).sum(CLASS, keepdim=True), p)
 
 
@@ -159,12 +158,12 @@ def most_likely(p: Tensor) -> Tensor:
 
 
 def draw_shared(p: Tensor, generators: Generators) -> Tensor:
-    """A class per pixel of masks `(B, N, C, H, W)`, argmax_c(log p_c + G_c) by one Gumbel number per class and mask.
+    """A class per pixel of masks `(B, N, C, *S)`, argmax_c(log p_c + G_c) by one Gumbel number per class and mask.
 
     Each pixel has its law, as in `draw`, but pixels that doubt between the same classes decide alike. At C = 2 it is
     `bernoulli.draw_level` with level = sigmoid(G_background - G_target), which is uniform.
     """
-    return race(p, exponential((*p.shape[:2], p.shape[CLASS], 1, 1), generators, p))
+    return race(p, exponential((*p.shape[:3], *[1] * (p.ndim - 3)), generators, p))
 
 
 def race(p: Tensor, clock: Tensor) -> Tensor:
@@ -179,6 +178,6 @@ def exponential(shape: tuple[int, ...], generators: Generators, like: Tensor) ->
 
 
 def _one_hot(classes: Tensor, p: Tensor) -> Tensor:
-    """Masks in the precision of p from the numbers of classes `(..., 1, H, W)`."""
-    numbers = torch.arange(p.shape[CLASS] - 1, device=p.device).reshape(-1, 1, 1)
+    """Masks in the precision of p from the numbers of classes `(B, N, 1, *S)`."""
+    numbers = torch.arange(p.shape[CLASS] - 1, device=p.device).reshape(-1, *[1] * (p.ndim - 3))
     return (classes == numbers).to(p.dtype)

@@ -12,7 +12,7 @@ NOTHING = 1e-3  # pixels: two empty sets are then alike, not 0 / 0
 
 
 def soft_level_sets(p: Tensor, u: Tensor) -> Tensor:
-    """Probabilities p `(B, K, H, W)` and levels u in (0, 1) `(B, J)` -> `(B, J, K, H W)`: what lies above u max p.
+    """Probabilities p `(B, K, *S)` and levels u in (0, 1) `(B, J)` -> `(B, J, K, pixels)`: what lies above u max p.
 
     Below the largest probability, so that each set has a pixel.
     """

@@ -5,9 +5,16 @@ are -1 and 1, as for the Gaussian kernel. A line is passed at the pace of a_t, s
 y0 - eps, the same at every t; the schedule decides only which weights training and sampling stop at.
 """
 
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch.nn.functional as F
 from torch import Tensor
 
+from berdiff.diffusion.gaussian import SignedKernel, to_signal
+from berdiff.diffusion.losses import over_masks
 from berdiff.diffusion.random import Generators, normal
+from berdiff.diffusion.sampler import FlowSampler, Sampler
 from berdiff.diffusion.schedule import NoiseSchedule, Time, cast
 
 
@@ -42,3 +49,47 @@ def euler(schedule: NoiseSchedule, y_t: Tensor, v: Tensor, t: Time, s: Time) -> 
     _, a_s, a_t = schedule.pair(t, s, y_t)
     (way,) = cast(y_t, a_s - a_t)
     return y_t + way * v
+
+
+# --- the kernel ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Flow(SignedKernel):
+    """The squared error of the velocity, or the cross-entropy of the mask: both are least at E[y0 | y_t, x].
+
+    The schedule's alpha_bar is the weight of the mask on the line.
+    """
+
+    options: ClassVar[type[Sampler]] = FlowSampler
+    prediction: Literal["velocity", "mask"] = "velocity"  # the output: the velocity, or the logits of the mask
+
+    def q_sample(self, y0: Tensor, t: Time, generators: Generators) -> tuple[Tensor, Tensor]:
+        return q_sample(self.schedule, to_signal(y0), t, generators)
+
+    def loss(
+        self, output: Tensor, y0: Tensor, y_t: Tensor, eps: Tensor, t: Time, weight: Tensor | None = None
+    ) -> dict[str, Tensor]:
+        if self.prediction == "velocity":
+            name, error = "mse", (output - velocity(to_signal(y0), eps)).square()
+        else:
+            name, error = "bce", F.binary_cross_entropy_with_logits(output, y0.to(output.dtype), reduction="none")
+        loss = over_masks(error, weight)
+        return {"loss": loss, name: loss}
+
+    def step(
+        self, sampler: Sampler, output: Tensor, y_t: Tensor, t: int, s: int, generators: Generators
+    ) -> tuple[Tensor, Tensor]:
+        if self.prediction == "velocity":
+            v, y0_hat = output, predict_y0(self.schedule, y_t, output, t)
+        else:
+            y0_hat = to_signal(output.sigmoid())
+            v = predict_velocity(self.schedule, y_t, y0_hat, t)
+        return euler(self.schedule, y_t, v, t, s), y0_hat
+
+    def to_mean(self, output: Tensor) -> Tensor:
+        """Velocities as they are; of logits the probabilities. Both are linear in the estimated mask."""
+        return output if self.prediction == "velocity" else output.sigmoid()
+
+    def from_mean(self, mean: Tensor) -> Tensor:
+        return mean if self.prediction == "velocity" else mean.clamp(0, 1).logit()

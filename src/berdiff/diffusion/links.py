@@ -1,7 +1,7 @@
 """What K logits say of K targets, by their kind, for methods that answer at once and without noise.
 
-Logits, probabilities and masks are `(..., K, H, W)`; masks are drawn of logits `(B, N, K, H, W)`, each by one random
-number, or by one per class where targets are exclusive. At K = 1 all kinds are the same.
+Logits, probabilities and masks are `(B, N, K, *S)`; a mask is drawn by one random number, or by one per class where
+targets are exclusive. At K = 1 all kinds are the same.
 """
 
 from abc import ABC, abstractmethod
@@ -81,7 +81,7 @@ class Exclusive(Link):
 
     def logits(self, probs: Tensor) -> Tensor:
         """Log-ratios to the background, which keeps a hair where rounding left it nothing."""
-        background = categorical.with_background(probs)[..., -1:, :, :].clamp(min=torch.finfo(probs.dtype).tiny)
+        background = categorical.with_background(probs)[:, :, -1:].clamp(min=torch.finfo(probs.dtype).tiny)
         return probs.clamp(min=0).log() - background.log()
 
     def cross_entropy(self, logits: Tensor, y: Tensor) -> Tensor:

@@ -43,6 +43,7 @@ def log_reverse(
     schedule: NoiseSchedule, y_t: Tensor, y0_logits: Tensor, t: Time, s: Time, posterior: Posterior = "soft"
 ) -> tuple[Tensor, Tensor]:
     """(log mu_hat, log(1 - mu_hat)) of the reverse step, eq. 6, from the logits of the estimated mask."""
+    t, s = torch.as_tensor(t), torch.as_tensor(s)
     if posterior == "soft":
         a, b, _ = schedule.pair(t, s, y_t)
         a, flip_a, b, flip_b = cast(y_t, a, (1 - a) / 2, b, (1 - b) / 2)
@@ -96,7 +97,7 @@ def total_loss(
     """Eq. 10 from one estimate, the network's `logits` of what it predicts; s = t - 1.
 
     `weight` `(B, N)` is of each mask, where not all count the same: then it is the weighted sum over masks.
-    `of_targets` `(K, 1, 1)` is of each target.
+    `of_targets` `(K, 1, ...)` is of each target.
 
     The soft form inside L_KL adds a pixel's own evidence itself (`reverse_mean`), so it gets the prior's logits where
     the network predicts the prior. A term with weight 0 is left out: an ablation pays only for what it uses.

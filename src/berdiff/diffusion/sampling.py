@@ -12,7 +12,7 @@ from berdiff.diffusion.random import Generators
 from berdiff.diffusion.sampler import Sampler, time_grid
 
 Estimate = Callable[[Tensor, int], Tensor]
-"""(y_t `(B, n, K, H, W)`, t) -> the network's output, like y_t."""
+"""(y_t `(B, n, K, *S)`, t) -> the network's output, like y_t."""
 
 
 @dataclass(frozen=True, eq=False)

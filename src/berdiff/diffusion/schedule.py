@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,6 +18,9 @@ MAX_BETA = 0.999
 
 Time = int | Tensor
 """A step index in 0..T: one for all masks, or one per mask as an integer tensor of the leading dimensions."""
+Coefficient = float | Tensor
+"""A number that goes by the step: a plain float where the step is an int, as in sampling, so that no step looks up a
+tensor; else float64, one per mask."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +45,10 @@ class NoiseSchedule:
         return len(self.alpha_bar) - 1
 
     @cached_property
+    def _floats(self) -> list[float]:
+        return self.alpha_bar.tolist()  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+
+    @cached_property
     def alpha(self) -> Tensor:
         """alpha_t = alpha_bar_t / alpha_bar_{t-1} `(T + 1,)`; entry 0 is 1 and belongs to no step."""
         return torch.cat([self.alpha_bar[:1], self.alpha_bar[1:] / self.alpha_bar[:-1]])
@@ -52,38 +60,53 @@ class NoiseSchedule:
 
     def check(self, t: Time, s: Time = 0) -> None:
         """Raise unless 0 <= s < t <= T. Tensors on an accelerator are trusted: looking would stall the queue."""
-        if any(isinstance(v, Tensor) and v.device.type != "cpu" for v in (t, s)):
+        if isinstance(t, int) and isinstance(s, int):
+            fits = 0 <= s < t <= self.T
+        elif any(isinstance(v, Tensor) and v.device.type != "cpu" for v in (t, s)):
             return
-        t_, s_ = torch.as_tensor(t), torch.as_tensor(s)
-        if t_.is_floating_point() or s_.is_floating_point():
-            raise ValueError(f"t, s: expected integers, found {t_.dtype} and {s_.dtype}")
-        if not bool(((s_ >= 0) & (s_ < t_) & (t_ <= self.T)).all()):
+        else:
+            t_, s_ = torch.as_tensor(t), torch.as_tensor(s)
+            if t_.is_floating_point() or s_.is_floating_point():
+                raise ValueError(f"t, s: expected integers, found {t_.dtype} and {s_.dtype}")
+            fits = bool(((s_ >= 0) & (s_ < t_) & (t_ <= self.T)).all())
+        if not fits:
             raise ValueError(f"t, s: expected 0 <= s < t <= T = {self.T}, found t = {_brief(t)}, s = {_brief(s)}")
 
-    def at(self, t: Time, like: Tensor) -> Tensor:
-        """alpha_bar_t in float64 on the device of `like`, shaped to broadcast against it from the left."""
-        return _broadcast(self._lookup(t, like.device), like)
+    def at(self, t: Time, like: Tensor) -> Any:
+        """alpha_bar_t, a `Coefficient`: of a tensor on the device of `like`, broadcasting against it from the left."""
+        if isinstance(t, int):
+            return self._floats[t]
+        return _broadcast(self.alpha_bar.to(like.device)[t.to(like.device)], like)
 
-    def pair(self, t: Time, s: Time, like: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def pair(self, t: Time, s: Time, like: Tensor) -> tuple[Any, Any, Any]:
         """(a, b, alpha_bar_t) with a = alpha_bar_t / alpha_bar_s and b = alpha_bar_s: all that a step t -> s needs.
 
         In float64: near t = 0 they are almost 1, and 1 - a would be noise in float32. Do the arithmetic of coefficients
         first and `cast` the results: they are one number per mask, not one per pixel.
         """
         self.check(t, s)
-        alpha_bar_t, b = self._lookup(t, like.device), self._lookup(s, like.device)
-        return _broadcast(alpha_bar_t / b, like), _broadcast(b, like), _broadcast(alpha_bar_t, like)
-
-    def _lookup(self, t: Time, device: torch.device) -> Tensor:
-        if isinstance(t, Tensor):
-            return self.alpha_bar.to(device)[t.to(device)]
-        return self.alpha_bar[t].to(device)
+        alpha_bar_t, b = self.at(t, like), self.at(s, like)
+        return alpha_bar_t / b, b, alpha_bar_t
 
 
-def cast(like: Tensor, *coefficients: Tensor) -> tuple[Tensor, ...]:
+def cast(like: Tensor, *coefficients: Any) -> tuple[Any, ...]:
     """Coefficients in the precision of the masks they multiply, but never less than float32."""
     dtype = torch.promote_types(like.dtype, torch.float32)
-    return tuple(value.to(dtype) for value in coefficients)
+    if dtype == like.dtype:
+        return tuple(value.to(dtype) if isinstance(value, Tensor) else value for value in coefficients)
+    # a float, or a tensor without dimensions, would take on the precision of masks in half
+    wide = (torch.as_tensor(value, dtype=dtype, device=like.device) for value in coefficients)
+    return tuple(value if value.ndim else value.expand([1] * like.ndim) for value in wide)
+
+
+def sqrt(value: Any) -> Any:
+    """Of a coefficient."""
+    return value.sqrt() if isinstance(value, Tensor) else math.sqrt(value)
+
+
+def log1p(value: Any) -> Any:
+    """Of a coefficient."""
+    return value.log1p() if isinstance(value, Tensor) else math.log1p(value)
 
 
 def _broadcast(value: Tensor, like: Tensor) -> Tensor:

@@ -86,11 +86,11 @@ def search(
             """The best of all so far, `base` with each of these changes among them."""
             nonlocal done
             for change in changes:
-                sampler = replace(base, **change)
                 done += 1
-                if sampler in tried:
-                    continue
                 try:
+                    sampler = replace(base, **change)
+                    if sampler in tried:
+                        continue
                     segmenter.check_sampler(sampler)
                 except ValueError:  # a kernel refuses what it does not have: shared noise, DDPM's rule, a sigma
                     continue

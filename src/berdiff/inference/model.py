@@ -17,7 +17,7 @@ from berdiff.diffusion.sampler import Sampler
 from berdiff.diffusion.sampling import Callback
 from berdiff.display import note
 from berdiff.errors import as_keywords
-from berdiff.inference.compiling import compile_network
+from berdiff.inference.compiling import compiled
 from berdiff.inference.inputs import Input, case_input, find_inputs
 from berdiff.inference.opening import OpenedImage, ReadInput, open_array, open_input, read_input
 from berdiff.inference.region import Region, Unit, plain
@@ -236,10 +236,9 @@ def load(
     """
     device = choose_device(device)
     path = folder.resolve(path_or_name)
-    segmenter = folder.load(path, device)
-    segmenter.precision = choose_precision(device, precision)
+    segmenter = folder.load(path, device).with_changes(precision=choose_precision(device, precision))
     if compile:
-        compile_network(segmenter, device)
+        segmenter = compiled(segmenter, device)
     spec, stride = segmenter.input_spec, segmenter.stride
     size = size or spec.size
     fits = min(size) > 0 and not any(side % stride for side in size)

@@ -3,8 +3,9 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from copy import copy
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +22,15 @@ Terms = Mapping[str, Tensor]
 """The terms of a training loss, each a scalar; "loss" is the one to minimise."""
 PerSample = list[Source]
 """One generator per sample, image-major."""
+
+
+@dataclass(frozen=True, eq=False)
+class SampleRequest:
+    """How the masks of one pass are to be drawn."""
+
+    generators: PerSample
+    sampler: Sampler | None = None  # None: a method without steps
+    callback: Callback | None = None  # runs after each step
 
 
 @dataclass(frozen=True)
@@ -41,8 +51,8 @@ class ParameterGroup:
 class Segmenter(nn.Module, ABC):
     """A method that is trained and sampled.
 
-    Shapes: image `(B, C, H, W)`, float in [0, 1]; masks `(B, R, K, H, W)` of 0 and 1 with R raters and K targets;
-    samples `(B, n, K, H, W)` uint8.
+    Shapes: image `(B, C, *S)`, float in [0, 1]; masks `(B, R, K, *S)` of 0 and 1 with R raters and K targets; samples
+    `(B, n, K, *S)` uint8. S are the spatial axes: (H, W), or (Z, H, W) where the input spec has three sizes.
     """
 
     raters: Literal["one", "all"] = "one"  # which masks of an image `loss` gets: a random rater's, or everyone's
@@ -50,11 +60,12 @@ class Segmenter(nn.Module, ABC):
     training_state: ClassVar[tuple[str, ...]] = ()  # beginnings of names of buffers that `--init` leaves fresh: a
     # training's own (steps counted, schedules), where others belong to the model
     masks_per_pass: int = 16  # no more go through the network at once, which bounds the memory of `sample`
+    # a twin (`with_changes`) may run otherwise:
     precision: Literal["fp32", "bf16"] = "fp32"  # in which `sample` runs the network; draws are in float32 always
     compiled: bool = False  # whether the network is run by torch.compile, which rounds otherwise
 
     def __init__(self, config: MethodConfig, input_spec: InputSpec, stride: int) -> None:
-        """`stride`: height and width must be multiples of it."""
+        """`stride`: sides of images must be multiples of it."""
         super().__init__()
         self.config, self.input_spec, self.stride = config, input_spec, stride
         self.kind: Kind = config.kind_of(input_spec)  # every segmenter comes by here, so no other place has to ask
@@ -72,10 +83,8 @@ class Segmenter(nn.Module, ABC):
         """With B generators, one per image, an image's random draws do not depend on the batch it is in."""
 
     @abstractmethod
-    def _sample(
-        self, image: Tensor, n: int, generators: PerSample, sampler: Sampler | None, callback: Callback | None
-    ) -> Tensor:
-        """n masks per image for one pass: `(B, n, K, H, W)` of 0 and 1."""
+    def _sample(self, image: Tensor, n: int, request: SampleRequest) -> Tensor:
+        """n masks per image for one pass: `(B, n, K, *S)` of 0 and 1."""
 
     @torch.no_grad()
     def sample(
@@ -85,7 +94,7 @@ class Segmenter(nn.Module, ABC):
         generators: Generators,
         sampler: Sampler | None = None,
         callback: Callback | None = None,
-        tile: tuple[tuple[int, int], float] | None = None,
+        tile: tuple[tuple[int, ...], float] | None = None,
     ) -> Tensor:
         """n masks per image; `sampler` None is the method's own, `callback` runs after each step of each pass.
 
@@ -94,10 +103,8 @@ class Segmenter(nn.Module, ABC):
         differently for different batch sizes, so every pass then has the same shape: the last one is filled up.
         """
         if tile is not None:
-            twin = self.tiled(*tile)
-            twin.precision = self.precision
-            return twin.sample(image, n, generators, sampler, callback)
-        own = _own_generators(image, n, generators)
+            return self.tiled(*tile).sample(image, n, generators, sampler, callback)
+        own = self._own_generators(image, n, generators)
         at_once = self.images_per_pass(n)
         rows: list[Tensor] = []
         # a training's own precision stays as it is
@@ -106,22 +113,31 @@ class Segmenter(nn.Module, ABC):
             part = image[first : first + at_once]
             count = len(part)
             missing = 0 if isinstance(generators, torch.Generator) else at_once - count
-            part = torch.cat([part, part[:1].expand(missing, -1, -1, -1)])
+            part = torch.cat([part, part[:1].expand(missing, *part.shape[1:])])
             of_part = own[first * n : (first + count) * n] + fillers(missing * n, image)
             with rounding:
-                masks = self._sample(part, n, of_part, sampler or self.sampler, callback)
+                masks = self._sample(part, n, SampleRequest(of_part, sampler or self.sampler, callback))
             rows.append(masks[:count].to(torch.uint8))
         return torch.cat(rows)
+
+    def with_changes(self, **changes: Any) -> Self:
+        """A twin that shares the weights and differs in these attributes, as tiles or a precision; this stays as it
+        is."""
+        twin = copy(self)
+        twin._modules = dict(self._modules)
+        for name, value in changes.items():
+            setattr(twin, name, value)
+        return twin
 
     def images_per_pass(self, n: int) -> int:
         """How many images go through the network at once, n masks of each; fewer of them take as long."""
         return max(1, self.masks_per_pass // n)
 
-    def tiled(self, size: tuple[int, int], overlap: float) -> "Segmenter":
+    def tiled(self, size: tuple[int, ...], overlap: float) -> "Segmenter":
         """The same model, weights shared, for images larger than `size`."""
         raise InputError(
-            f"expected an image (or --center) of {size[0]}x{size[1]} pixels for the method {self.config.method}, which "
-            "cannot join tiles, found a larger one"
+            f"expected an image (or --center) of {'x'.join(map(str, size))} pixels for the method "
+            f"{self.config.method}, which cannot join tiles, found a larger one"
         )
 
     def check_sampler(self, sampler: Sampler) -> None:
@@ -140,20 +156,39 @@ class Segmenter(nn.Module, ABC):
 
     def check_batch(self, image: Tensor, masks: Tensor) -> None:
         """ValueError where shapes do not fit or masks hold other values than 0 and 1."""
-        if image.ndim != 4:
-            raise ValueError(f"image: expected (B, C, H, W), found {tuple(image.shape)}")
-        fits = masks.ndim == 5 and masks.shape[0] == image.shape[0] and masks.shape[-2:] == image.shape[-2:]
-        if not fits or not masks.shape[1] or masks.shape[2] != self.targets:
-            raise ValueError(
-                f"masks: expected (B, R, K, H, W) with at least one rater and {self.targets} target(s) for images of "
-                f"shape {tuple(image.shape)}, found {tuple(masks.shape)}"
-            )
+        self._check_image(image)
+        R, K = masks.shape[1:3] if masks.ndim > 2 else (0, 0)
+        if masks.shape != (len(image), R, K, *image.shape[2:]) or not R or self.targets != K:
+            expected = f"(B, R, K, {self._axes}) with at least one rater and {self.targets} target(s)"
+            about = f"for images of shape {tuple(image.shape)}, found {tuple(masks.shape)}"
+            raise ValueError(f"masks: expected {expected} {about}")
         if masks.device.type == "cpu":  # on an accelerator, looking would stall the queue
             check_mask(masks)
 
+    def _check_image(self, image: Tensor) -> None:
+        if image.ndim != 2 + len(self.input_spec.size):
+            raise ValueError(f"image: expected (B, C, {self._axes}), found {tuple(image.shape)}")
+
+    @property
+    def _axes(self) -> str:
+        return {2: "H, W", 3: "Z, H, W"}[len(self.input_spec.size)]
+
+    def _own_generators(self, image: Tensor, n: int, generators: Generators) -> PerSample:
+        """One generator for each of n samples of each image, after a look at what `sample` was given."""
+        self._check_image(image)
+        if n < 1:
+            raise ValueError(f"n: expected at least 1 sample, found {n}")
+        count = len(image) * n
+        spawned = isinstance(generators, torch.Generator)
+        own: PerSample = [*(spawn_generators(generators, count) if spawned else generators)]
+        if len(own) != count:
+            expected = f"one, or one for each of {len(image)} x {n} samples"
+            raise ValueError(f"generators: expected {expected}, found {len(own)}")
+        return own
+
 
 def pick_raters(masks: Tensor, count: int, generators: Generators) -> Tensor:
-    """masks `(B, R, K, H, W)` -> `(B, count, K, H, W)`: the raters in turn, from a random one on."""
+    """masks `(B, R, K, *S)` -> `(B, count, K, *S)`: the raters in turn, from a random one on."""
     B, R = masks.shape[:2]
     first = (uniform((B, 1), generators, torch.empty(0, device=masks.device)) * R).long()
     rater = (first + torch.arange(count, device=masks.device)) % R
@@ -163,17 +198,3 @@ def pick_raters(masks: Tensor, count: int, generators: Generators) -> Tensor:
 def fillers(count: int, image: Tensor) -> PerSample:
     """Generators for masks that only fill up a pass and are thrown away."""
     return [torch.Generator(image.device) for _ in range(count)]
-
-
-def _own_generators(image: Tensor, n: int, generators: Generators) -> PerSample:
-    """One generator for each of n samples of each image, after a look at what `sample` was given."""
-    if image.ndim != 4:
-        raise ValueError(f"image: expected (B, C, H, W), found {tuple(image.shape)}")
-    if n < 1:
-        raise ValueError(f"n: expected at least 1 sample, found {n}")
-    count = len(image) * n
-    spawned = isinstance(generators, torch.Generator)
-    own: PerSample = [*(spawn_generators(generators, count) if spawned else generators)]
-    if len(own) != count:
-        raise ValueError(f"generators: expected one, or one for each of {len(image)} x {n} samples, found {len(own)}")
-    return own

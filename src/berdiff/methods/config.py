@@ -5,8 +5,7 @@ Other packages join by the entry-point group `berdiff.methods`: name = "package.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from berdiff import schema
@@ -47,6 +46,7 @@ class MethodConfig(schema.Settings, ABC):
 
     method: ClassVar[str]
     kinds: ClassVar[tuple[Kind, ...]] = ("independent",)  # of targets that the method can draw
+    spatial_dims: ClassVar[tuple[int, ...]] = (2,)  # of images that it knows: slices, volumes
 
     @classmethod
     def taken_from(cls, other: "MethodConfig") -> dict[str, Any]:
@@ -62,6 +62,10 @@ class MethodConfig(schema.Settings, ABC):
 
     def kind_of(self, spec: InputSpec) -> Kind:
         """How the method draws the targets of a spec; InputError where it cannot. One target alone is of every kind."""
+        if len(spec.size) not in self.spatial_dims:
+            raise InputError(
+                f"size: the method {self.method} knows slices alone, found images of {len(spec.size)} sizes"
+            )
         kind = spec.kind if len(spec.targets) > 1 else "independent"
         if kind not in self.kinds:
             raise InputError(
@@ -97,26 +101,23 @@ def from_plain(content: dict[str, Any], name: Callable[[str], str]) -> MethodCon
     return schema.parse(kind, settings, name)
 
 
-# What a recipe of one method says to another, where both have it; all other settings are a method's own, such as beta,
-# which is of another size in each. Each group is taken as a whole, as far as the new method takes it: few steps of T go
-# with few steps of the sampler only.
-CARRIED = (
-    *(("T", "sampler"), ("T",), ("preset",), ("schedule",), ("time_sampling",), ("masks_per_image",), ("prediction",)),
-    *(("lambda_bce", "lambda_dice"), ("lambda_bce",), ("lambda_dice",), ("answer",), ("inner_weight",)),
-)
+# What a recipe of one method says to another that has the setting; all others are a method's own, such as beta, which
+# is of another size in each.
+CARRIED = {"T", "sampler", "preset", "schedule", "time_sampling", "masks_per_image", "prediction"} | {
+    *("lambda_bce", "lambda_dice", "answer", "inner_weight")
+}
 
 
 def adopt(kind: type[M], other: MethodConfig) -> M:
-    """Another method's configuration as a `kind`: what is in `CARRIED` is kept where the new method takes the value,
-    all else is the new method's default. `dropped` names what is not kept."""
+    """Another method's configuration as a `kind`: what is in `CARRIED` is kept where the new method has that choice.
+
+    All else is the new method's default; `dropped` names what is not kept.
+    """
     if type(other) is kind:
         return other
-    values, kept = kind.taken_from(other), kind()
-    for group in CARRIED:
-        taken = replace(kept, **{name: values[name] for name in group if name in values})
-        with suppress(InputError):
-            kept = schema.check(taken, kind, str)
-    return kept
+    choices = {name: get_args(hint) for name, hint in get_type_hints(kind).items() if get_origin(hint) is Literal}
+    taken = {name: value for name, value in kind.taken_from(other).items() if name in CARRIED}
+    return schema.check(kind(**{n: v for n, v in taken.items() if v in choices.get(n, (v,))}), kind, str)
 
 
 def dropped(new: MethodConfig, other: MethodConfig) -> list[str]:

@@ -1,9 +1,8 @@
 """A model as two ONNX graphs: the encoder, run once per image, and the step network, run at each step of each mask.
 
 For programs without PyTorch; ONNX Runtime and OpenVINO both read them. Height and width are fixed, the numbers of
-images and of masks are free. Nothing appears that does not give PyTorch's own numbers. Of a model with a hurdle the
-encoder also gives pi, and export.json says in words what the segmenter does with it; so it does of nested and exclusive
-targets, whose links and draws are not in the graphs.
+images and of masks are free. Nothing appears that does not give PyTorch's own numbers. What a program does with the
+graphs' numbers, by sampler, hurdle and kind of targets, is in docs/onnx.md.
 """
 
 import logging
@@ -18,50 +17,21 @@ import torch
 from torch import Tensor, nn
 
 from berdiff import schema
-from berdiff.data.input_spec import Kind
 from berdiff.diffusion.kernels.base import Kernel
 from berdiff.diffusion.kernels.bernoulli import Bernoulli
 from berdiff.diffusion.kernels.categorical import Categorical
 from berdiff.errors import InputError
 from berdiff.files import whole_folder, write_text
 from berdiff.methods.base import Segmenter
+from berdiff.methods.berdiff.hurdle import Encoded, GatedDenoiser
 from berdiff.methods.config import to_plain
-from berdiff.methods.diffusion import DiffusionSegmenter
-from berdiff.methods.hurdle import Encoded, GatedDenoiser
+from berdiff.methods.families.diffusion import DiffusionSegmenter
 from berdiff.networks.denoiser import Denoiser
 
 TOLERANCE = 1e-4  # relative and absolute: float32 summed in another order
 PARTS = 3  # of the work, for its bar: two graphs, and the comparison
 _NEEDED = ("onnx", "onnxscript", "onnxruntime")
 Names = tuple[list[str], list[str]]  # of a graph's inputs and outputs
-HURDLE = {
-    "before the first step": "draw u from [0, 1) once per mask; where u < sigmoid(empty) it is empty, without a step",
-    "the last step of all other masks": "y0_hat is the estimate of the mask, m the largest of its values in a mask",
-    "last_step threshold": "1 where y0_hat >= 0.5; in a mask with fewer than sampler.smallest of them, where "
-    "y0_hat >= m / 2",
-    "last_step sample, noise shared": "1 where y0_hat > v m, with one v from [0, 1) per mask",
-    "noise shared": "a level (v m, before the last step v) in [l, m) becomes l (level - l) / (m - l), with l the value "
-    "of rank sampler.smallest in the mask",
-}
-TARGETS: dict[Kind, dict[str, str]] = {
-    "nested": {
-        "kind": "nested: each target lies inside the one before it",
-        "y0_hat": "c = sigmoid(logits); of target k it is p_k = c_1 c_2 ... c_k",
-        "noise shared": "y0 is 1 where p_k > v, with one v from [0, 1) per mask and step for all targets; y_s is drawn "
-        "given that y0",
-        "noise independent": "target by target: y_s of target k is drawn given the estimate r c_k; r is 1 for the "
-        "first, and otherwise P(y0 = 1) of target k - 1, from its estimate and its y_s by Bayes' rule with "
-        "P(y_s | y_t, y0), in the soft form of ddpm with q(y_s | y0); at s = 0, r is that y_s",
-        "last_step threshold": "1 where p_k >= 0.5",
-    },
-    "exclusive": {
-        "kind": "exclusive: at most one target per pixel, so targets + 1 classes with the background",
-        "y0_hat": "softmax over the logits of the targets and 0, the background's",
-        "noise shared": "y0 is the class with the largest log y0_hat + G, with one Gumbel number G per class, mask and "
-        "step; y_s is drawn given that y0",
-        "last_step threshold": "the most probable class",
-    },
-}
 
 
 def export_onnx(
@@ -95,7 +65,7 @@ def export_onnx(
         progress(1, PARTS)
         _write(_Denoise(step), (*example[1:], *encoded[: len(maps)]), denoise, part / "denoise.onnx")
         progress(2, PARTS)
-        logits = step.denoise(*check[1:], _nested(features))
+        logits = step.denoise_mask(*check[1:], _nested(features))
         difference = max(
             _compare(part / "encode.onnx", check[:1], checked),
             _compare(part / "denoise.onnx", (*check[1:], *features), (logits,)),
@@ -124,7 +94,7 @@ class _Encode(_Graph):
 
 class _Denoise(_Graph):
     def forward(self, y_t: Tensor, t: Tensor, *features: Tensor) -> Tensor:
-        return self.network.denoise(y_t, t, _nested(features))
+        return self.network.denoise_mask(y_t, t, _nested(features))
 
 
 def _flat(features: Tensor | tuple[Tensor, ...] | Encoded) -> tuple[Tensor, ...]:
@@ -183,13 +153,11 @@ def _compare(file: Path, args: Sequence[Tensor], expected: tuple[Tensor, ...]) -
 
 
 def _describe(segmenter: DiffusionSegmenter, kernel: Bernoulli | Categorical) -> dict[str, Any]:
-    kind = segmenter.kind
-    first = "any class alike, so at most one 1 per pixel" if kind == "exclusive" else "each a fair coin"
     shapes = {
         "image": "(images, channels, height, width) float32 in [0, 1]",
-        "y_t": f"(images, masks, targets, height, width) float32 of 0 and 1; at first {first}",
+        "y_t": "(images, masks, targets, height, width) float32 of 0 and 1",
         "t": "(images, masks) int64, 1 to T",
-        "logits": "like y_t: of what model.prediction names being 1",
+        "logits": "like y_t",
     }
     about: dict[str, Any] = {
         "weights_sha256": segmenter.weights_sha256,
@@ -197,11 +165,10 @@ def _describe(segmenter: DiffusionSegmenter, kernel: Bernoulli | Categorical) ->
         "model": to_plain(segmenter.config),
         "alpha_bar": kernel.schedule.alpha_bar.tolist(),  # pyright: ignore[reportUnknownMemberType]
         "shapes": shapes,
+        "targets": segmenter.kind,
+        "hurdle": isinstance(kernel, Bernoulli) and kernel.nonempty,
+        "how_to_sample": "docs/onnx.md",
     }
-    if kind != "independent":
-        shapes["logits"] = "like y_t: `targets` says what of"
-        about["targets"] = TARGETS[kind]
-    if isinstance(kernel, Bernoulli) and kernel.nonempty:
+    if about["hurdle"]:
         shapes["empty"] = "(images,) float32: the logit of pi, the probability that a mask is empty"
-        about["hurdle"] = HURDLE
     return about

@@ -1,13 +1,10 @@
 """Flow matching on any network: straight lines from noise to the mask (Lipman et al. 2022, arXiv 2210.02747)."""
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
-from berdiff.diffusion.sampler import Sampler
-from berdiff.methods.diffusion_config import DiffusionConfig
-
-if TYPE_CHECKING:
-    from berdiff.diffusion.kernels.flow import Flow
+from berdiff.diffusion.sampler import FlowSampler
+from berdiff.methods.families.diffusion_config import DiffusionConfig
 
 
 @dataclass(frozen=True)
@@ -20,14 +17,10 @@ class FlowMatching(DiffusionConfig):
     """what the network predicts: the velocity (squared error), or the mask (cross-entropy)"""
     schedule: Literal["power1", "power1.5", "power2.5", "power4"] = "power1"  # pyright: ignore[reportIncompatibleVariableOverride]
     """weight of the mask at t: 1 - t / T to this power; power1 is the usual even pace, others stay longer in noise"""
-    sampler: Sampler = field(default_factory=lambda: Sampler(sigma=0.0))
+    sampler: FlowSampler = field(default_factory=FlowSampler)
 
-    def check(self) -> None:
-        super().check()
-        self.check_kernel()
-
-    def kernel(self) -> "Flow":
-        from berdiff.diffusion.kernels.flow import Flow
+    def kernel(self):
+        from berdiff.diffusion.flow import Flow
         from berdiff.diffusion.schedule import power
 
         return Flow(power(self.T, float(self.schedule.removeprefix("power"))), self.prediction)

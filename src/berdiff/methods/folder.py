@@ -23,7 +23,7 @@ from berdiff.errors import InputError
 from berdiff.files import replaced_folder
 from berdiff.methods.base import Segmenter
 from berdiff.methods.config import MethodConfig, from_plain, to_plain
-from berdiff.methods.diffusion_config import DiffusionConfig
+from berdiff.methods.families.diffusion_config import DiffusionConfig
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 ATTEMPTS = 5  # to read a folder that a training is replacing
@@ -118,7 +118,9 @@ def _load(folder: Path) -> Segmenter:
     except (ValueError, RuntimeError, SafetensorError) as error:
         raise InputError(f"{folder}: expected weights that fit the configuration, found: {error}") from error
     segmenter.weights_sha256 = digest
-    return segmenter.to(memory_format=torch.channels_last)  # pyright: ignore  # the faster one without gradients
+    if len(spec.size) == 2:
+        segmenter.to(memory_format=torch.channels_last)  # pyright: ignore  # the faster one without gradients
+    return segmenter
 
 
 def read_config(file: Path) -> tuple[MethodConfig, InputSpec, str]:

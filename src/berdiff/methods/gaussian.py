@@ -1,13 +1,10 @@
 """Gaussian diffusion on the same network: the other row of table 2, and what SegDiff is at heart."""
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
-from berdiff.diffusion.sampler import Sampler
-from berdiff.methods.diffusion_config import DiffusionConfig
-
-if TYPE_CHECKING:
-    from berdiff.diffusion.kernels.gaussian import Gaussian
+from berdiff.diffusion.sampler import GaussianSampler
+from berdiff.methods.families.diffusion_config import DiffusionConfig
 
 
 @dataclass(frozen=True)
@@ -17,14 +14,10 @@ class GaussianDiffusion(DiffusionConfig):
     method: ClassVar[str] = "gaussian"
 
     prediction: Literal["noise", "mask"] = "noise"  # what the network predicts: the noise, or the mask as -1 and 1
-    sampler: Sampler = field(default_factory=lambda: Sampler(sigma=0.0))
+    sampler: GaussianSampler = field(default_factory=lambda: GaussianSampler(sigma=0.0))
 
-    def check(self) -> None:
-        super().check()
-        self.check_kernel()
-
-    def kernel(self) -> "Gaussian":
-        from berdiff.diffusion.kernels.gaussian import Gaussian
+    def kernel(self):
+        from berdiff.diffusion.gaussian import Gaussian
         from berdiff.diffusion.schedule import make_schedule
 
         return Gaussian(make_schedule(self.schedule, self.T), self.prediction)

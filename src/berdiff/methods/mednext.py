@@ -1,13 +1,10 @@
 """MedNeXt (Roy et al. 2023, arXiv 2303.09975): a U-Net of ConvNeXt blocks, taught as nnU-Net is."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from berdiff.data.input_spec import InputSpec
-from berdiff.methods.deterministic_config import DeterministicConfig, Preset
-
-if TYPE_CHECKING:
-    from berdiff.networks import whole
+from berdiff.methods.families.deterministic_config import DeterministicConfig, Preset
 
 
 @dataclass(frozen=True)
@@ -19,7 +16,7 @@ class MedNeXt(DeterministicConfig):
     preset: Preset = "small"
     """sizes of the network: its authors' S (5.5 M weights), for two cores (3.1 M), for tests"""
 
-    def network(self, spec: InputSpec) -> "whole.MedNeXt":
-        from berdiff.networks import whole
+    def network(self, spec: InputSpec):
+        from berdiff.networks.whole import MedNeXt as Network
 
-        return whole.MedNeXt(self.preset, len(spec.channels), len(spec.targets), spec.size)
+        return Network(self.preset, len(spec.channels), len(spec.targets), spec.size)

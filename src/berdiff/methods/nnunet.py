@@ -1,13 +1,10 @@
 """nnU-Net (Isensee et al. 2021): the network its planner makes for 2D images, its loss, its deep supervision."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from berdiff.data.input_spec import InputSpec
-from berdiff.methods.deterministic_config import DeterministicConfig, Preset
-
-if TYPE_CHECKING:
-    from berdiff.networks import whole
+from berdiff.methods.families.deterministic_config import DeterministicConfig, Preset
 
 
 @dataclass(frozen=True)
@@ -19,7 +16,7 @@ class NNUNet(DeterministicConfig):
     preset: Preset = "small"
     """sizes of the network: its planner's for 128x128 and 224x224 (20.6 M weights), for two cores (3.3 M), for tests"""
 
-    def network(self, spec: InputSpec) -> "whole.NNUNet":
-        from berdiff.networks import whole
+    def network(self, spec: InputSpec):
+        from berdiff.networks.whole import NNUNet as Network
 
-        return whole.NNUNet(self.preset, len(spec.channels), len(spec.targets), spec.size)
+        return Network(self.preset, len(spec.channels), len(spec.targets), spec.size)

@@ -1,7 +1,7 @@
 """The sampler a user means: the model's own, but for the options that were given. Flags come from `Sampler` itself."""
 
 from collections.abc import Mapping
-from dataclasses import make_dataclass, replace
+from dataclasses import fields, make_dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args, get_origin, get_type_hints
 
 import tyro
@@ -10,7 +10,8 @@ from typing_extensions import Doc
 from berdiff.diffusion.sampler import Sampler
 from berdiff.errors import InputError
 
-_HINTS = {name: get_args(hint) for name, hint in get_type_hints(Sampler, include_extras=True).items()}  # (type, Doc)
+_TYPES = get_type_hints(Sampler, include_extras=True)
+_HINTS = {field.name: get_args(_TYPES[field.name]) for field in fields(Sampler)}  # (type, Doc)
 
 
 def _flag(kind: Any, doc: Doc) -> Any:

@@ -1,13 +1,10 @@
 """Swin UNETR (Hatamizadeh et al. 2022, arXiv 2201.01266): a U-Net whose encoder attends within shifted windows."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from berdiff.data.input_spec import InputSpec
-from berdiff.methods.deterministic_config import DeterministicConfig, Preset
-
-if TYPE_CHECKING:
-    from berdiff.networks import whole
+from berdiff.methods.families.deterministic_config import DeterministicConfig, Preset
 
 
 @dataclass(frozen=True)
@@ -19,7 +16,7 @@ class SwinUNETR(DeterministicConfig):
     preset: Preset = "small"
     """sizes of the network: its authors' widths (25.1 M weights), for two cores (6.3 M), for tests"""
 
-    def network(self, spec: InputSpec) -> "whole.SwinUNETR":
-        from berdiff.networks import whole
+    def network(self, spec: InputSpec):
+        from berdiff.networks.whole import SwinUNETR as Network
 
-        return whole.SwinUNETR(self.preset, len(spec.channels), len(spec.targets), spec.size)
+        return Network(self.preset, len(spec.channels), len(spec.targets), spec.size)

@@ -1,15 +1,12 @@
 """The plain U-net of the paper's tables: the same network without diffusion, one answer per image."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 from annotated_types import Ge
 
 from berdiff.data.input_spec import InputSpec
-from berdiff.methods.deterministic_config import DeterministicConfig
-
-if TYPE_CHECKING:
-    from berdiff.networks.denoiser import Denoiser
+from berdiff.methods.families.deterministic_config import DeterministicConfig
 
 
 @dataclass(frozen=True)
@@ -22,7 +19,7 @@ class UNet(DeterministicConfig):
     """network: fast or fast-tiny (encode once), or the paper's U-Net: paper-128, paper-224, small, tiny"""
     lambda_dice: Annotated[float, Ge(0)] = 0.0  # weight of the soft Dice loss, of each image by itself
 
-    def network(self, spec: InputSpec) -> "Denoiser[Any]":
+    def network(self, spec: InputSpec):
         from berdiff.networks.build import make_network
 
-        return make_network(self.preset, len(spec.channels), len(spec.targets))
+        return make_network(self.preset, len(spec.channels), len(spec.targets), len(spec.size))

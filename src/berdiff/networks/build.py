@@ -2,12 +2,13 @@
 
 from typing import Any
 
+from berdiff.errors import InputError
 from berdiff.networks.denoiser import Denoiser
 from berdiff.plugins import Registry
 
 _PAPER, _ENCODE_ONCE = "berdiff.networks.paper:PaperUNet", "berdiff.networks.encode_once:EncodeOnce"
 _SEGDIFF, _MEDSEGDIFF = "berdiff.networks.rrdb:SegDiffNet", "berdiff.networks.medsegdiff:MedSegDiffNet"
-# preset -> a callable (preset, image_channels, targets) -> Denoiser
+# preset -> a callable (preset, image_channels, targets[, dims]) -> Denoiser
 NETWORKS = Registry(
     "berdiff.networks",
     {
@@ -20,6 +21,11 @@ NETWORKS = Registry(
 )
 
 
-def make_network(preset: str, image_channels: int = 1, targets: int = 1) -> Denoiser[Any]:
-    """The network of a preset, ours or a plug-in's, for so many channels and targets."""
-    return NETWORKS.load(preset)(preset, image_channels, targets)
+def make_network(preset: str, image_channels: int = 1, targets: int = 1, dims: int = 2) -> Denoiser[Any]:
+    """The network of a preset, ours or a plug-in's, for so many channels, targets and spatial dimensions."""
+    network = NETWORKS.load(preset)
+    if dims == 2:
+        return network(preset, image_channels, targets)
+    if dims not in getattr(network, "spatial_dims", ()):
+        raise InputError(f"preset: expected a network for images of {dims} dimensions, such as fast, found {preset}")
+    return network(preset, image_channels, targets, dims)

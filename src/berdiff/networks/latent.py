@@ -12,6 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from berdiff.networks.check_image import check_image
+
 Features = TypeVar("Features")
 """What `encode` leaves for `infer` and `generate`: a tensor, or nested tuples of tensors, batch first."""
 Noise = Callable[[tuple[int, ...]], Tensor]
@@ -42,11 +44,7 @@ class LatentNetwork(nn.Module, ABC, Generic[Features]):
 
     def check(self, image: Tensor) -> None:
         """ValueError unless `image` is one that the network can take."""
-        _, C, H, W = image.shape
-        if self.channels != C:
-            raise ValueError(f"image: expected {self.channels} channels, found {C}")
-        if H % self.stride or W % self.stride:
-            raise ValueError(f"image: expected height and width in multiples of {self.stride}, found {H}x{W}")
+        check_image(image, self.channels, self.stride)
 
 
 def beside(image: Tensor, y: Tensor) -> Tensor:

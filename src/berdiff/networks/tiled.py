@@ -6,6 +6,8 @@ they overlap, and one draw makes the next y_s. So a sample is one opinion everyw
 """
 
 from collections.abc import Callable
+from functools import reduce
+from itertools import product
 from typing import Any
 
 import torch
@@ -25,11 +27,9 @@ def starts(length: int, size: int, overlap: float) -> list[int]:
 
 
 def weight(size: Size, like: Tensor) -> Tensor:
-    """(h, w), largest in the middle of a tile and above 0 everywhere: a network knows least about its border."""
-    rows, columns = (
-        torch.sin(torch.pi * (torch.arange(n, device=like.device, dtype=like.dtype) + 0.5) / n) ** 2 for n in size
-    )
-    return rows[:, None] * columns
+    """Of a tile, largest in its middle and above 0 everywhere: a network knows least about its border."""
+    sides = [torch.sin(torch.pi * (torch.arange(n, device=like.device, dtype=like.dtype) + 0.5) / n) ** 2 for n in size]
+    return reduce(lambda outer, side: outer.unsqueeze(-1) * side, sides)
 
 
 class TiledDenoiser(Denoiser[tuple[Any, ...]]):
@@ -38,26 +38,25 @@ class TiledDenoiser(Denoiser[tuple[Any, ...]]):
     def __init__(self, network: Denoiser[Any], size: Size, overlap: float, to_mean: Link, from_mean: Link) -> None:
         """`to_mean` and `from_mean`: a kernel's rule, on what scale outputs are averaged."""
         super().__init__(network.preset, network.image_channels, network.targets)
-        self.stride = 1
+        self.stride, self.centred = 1, network.centred
         self.network, self.size, self.overlap = network, size, overlap
         self.to_mean, self.from_mean = to_mean, from_mean
 
     def encode(self, image: Tensor) -> tuple[Any, ...]:
         """The features of each tile."""
-        return tuple(self.network.encode(image[..., rows, columns]) for rows, columns in self._places(image))
+        return tuple(self.network.encode(image[..., *place]) for place in self._places(image))
 
     def denoise(self, y_t: Tensor, t: Tensor, features: tuple[Any, ...]) -> Tensor:
         """The tiles follow each other, so memory does not grow."""
         one = weight(self.size, y_t)
         total, weights = torch.zeros_like(y_t), torch.zeros_like(y_t[0, 0, 0])
-        for (rows, columns), of_tile in zip(self._places(y_t), features, strict=True):
-            part = y_t[..., rows, columns].contiguous()
-            total[..., rows, columns] += one * self.to_mean(self.network.denoise(part, t, of_tile).float())
-            weights[rows, columns] += one
+        for place, of_tile in zip(self._places(y_t), features, strict=True):
+            part = y_t[..., *place].contiguous()
+            total[..., *place] += one * self.to_mean(self.network.denoise(part, t, of_tile).float())
+            weights[place] += one
         return self.from_mean(total / weights)
 
-    def _places(self, image: Tensor) -> list[tuple[slice, slice]]:
-        (h, w), (H, W) = self.size, image.shape[-2:]
-        return [
-            (slice(y, y + h), slice(x, x + w)) for y in starts(H, h, self.overlap) for x in starts(W, w, self.overlap)
-        ]
+    def _places(self, image: Tensor) -> list[tuple[slice, ...]]:
+        sides = zip(image.shape[-len(self.size) :], self.size, strict=True)
+        ranges = [[slice(a, a + size) for a in starts(length, size, self.overlap)] for length, size in sides]
+        return list(product(*ranges))

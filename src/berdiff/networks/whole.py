@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from berdiff.networks.check_image import Size, check_size
+from berdiff.networks.check_image import Size, check_multiples, check_size
 from berdiff.networks.denoiser import Denoiser
 
 
@@ -18,16 +18,15 @@ class Whole(Denoiser[Tensor]):
     """A `Denoiser` with nothing left to do for `denoise`: `encode` gives the logits of the mask."""
 
     def __init__(self, preset: str, image_channels: int, targets: int, size: Size, stride: int) -> None:
-        """`size`: height and width of the images that it is made for."""
+        """`size`: (H, W) or (Z, H, W) of the images that it is made for."""
         super().__init__(preset, image_channels, targets)
         self.stride = stride
-        if any(side % stride for side in size):
-            raise ValueError(f"size: expected height and width in multiples of {stride}, found {size[0]}x{size[1]}")
+        check_multiples(size, stride)
         check_size(size, stride)
 
     @abstractmethod
     def levels(self, image: Tensor) -> tuple[Tensor, ...]:
-        """image `(B, C, H, W)` -> logits `(B, K, H, W)`, and of half, a quarter ... of the resolution where the network
+        """image `(B, C, *S)` -> logits `(B, K, *S)`, and of half, a quarter ... of the resolution where the network
         is also taught there (deep supervision)."""
 
     def encode(self, image: Tensor) -> Tensor:
@@ -57,7 +56,7 @@ class NNUNet(Whole):
 
         strides = [1] + [2] * (len(widths) - 1)
         net: Any = DynUNet(
-            spatial_dims=2,
+            spatial_dims=len(size),
             in_channels=image_channels,
             out_channels=targets,
             kernel_size=[3] * len(widths),
@@ -92,7 +91,7 @@ class SwinUNETR(Whole):
         super().__init__(preset, image_channels, targets, size, stride=32)
         from monai.networks.nets.swin_unetr import SwinUNETR
 
-        self.net = SwinUNETR(image_channels, targets, feature_size=SWIN_UNETR[preset], spatial_dims=2)
+        self.net = SwinUNETR(image_channels, targets, feature_size=SWIN_UNETR[preset], spatial_dims=len(size))
 
     def levels(self, image: Tensor) -> tuple[Tensor, ...]:
         self.check(image)
@@ -124,7 +123,7 @@ class MedNeXt(Whole):
         from monai.networks.nets.mednext import MedNeXt
 
         self.net = MedNeXt(
-            spatial_dims=2,
+            spatial_dims=len(size),
             init_filters=sizes.width,
             in_channels=image_channels,
             out_channels=targets,

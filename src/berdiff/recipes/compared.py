@@ -4,7 +4,7 @@ METHOD-own with its authors' settings as far as ours express them (docs/methods 
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from berdiff.diffusion.sampler import Sampler
+from berdiff.diffusion.sampler import FlowSampler, GaussianSampler, Sampler
 from berdiff.methods.berdiff import BerDiff
 from berdiff.methods.car import CAR
 from berdiff.methods.config import MethodConfig
@@ -268,7 +268,7 @@ _DIFFUSIONS = (
     _SEGDIFF.paper("93 M weights: the paper's U-Net behind 10 RRDB", SegDiff("paper-128"), _ged(0.248, 0.585)),
     _SEGDIFF.own(
         "their U-Net (122 M), 100 steps of DDPM, AdamW at 1e-4 without decay",
-        *(SegDiff("own", T=100, sampler=Sampler(steps=100, rule="ddpm")), _DDPM, 300_000),
+        *(SegDiff("own", T=100, sampler=GaussianSampler(100, "ddpm")), _DDPM, 300_000),
         "made for a GPU",
         "its authors do not have LIDC-IDRI",
         "the larger of the two variances of DDPM, and estimates beyond -1 and 1. The rounded mean of nine runs is no "
@@ -282,7 +282,7 @@ _DIFFUSIONS = (
     ),
     _MEDSEGDIFF.own(
         "their U-Net (133 M in all), batch 8, AdamW at 1e-4 without decay",
-        *(MedSegDiff("own", sampler=Sampler(steps=50, sigma=0.0)), _DDPM, 100_000),
+        *(MedSegDiff("own", sampler=GaussianSampler(50, sigma=0.0)), _DDPM, 100_000),
         "made for a GPU",
         "its authors do not have LIDC-IDRI",
         "a learned variance with its bound, masks as 0 and 1, DPM-Solver (here 50 steps of DDIM); and the joining of "
@@ -298,7 +298,7 @@ _DIFFUSIONS = (
     _FLOW.paper("the paper's U-Net of 85.6 M weights", FlowMatching("paper-128"), NOT_IN_PAPER),
     _FLOW.own(
         "MedFM's U-Net of 9 M, the velocity, 250 steps of Euler's rule, 1e-4 falling to 0",
-        *(FlowMatching("medfm", sampler=Sampler(steps=250, sigma=0.0)), _falling(280_000), 280_000),
+        *(FlowMatching("medfm", sampler=FlowSampler(steps=250)), _falling(280_000), 280_000),
         "made for a GPU, a tenth of flow-paper's per image",
         f"MedFM has {_ged(0.202, 0.610)} (another preparation of LIDC-IDRI)",
         "t as a real number (here one of 1000), dropout of .1, a straight fall to 1e-6 (here the power .9 to 0); 500 "

@@ -3,9 +3,9 @@
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from berdiff.diffusion.sampler import Sampler
+from berdiff.diffusion.sampler import GaussianSampler
 from berdiff.methods.config import M
-from berdiff.methods.deterministic_config import DeterministicConfig
+from berdiff.methods.families.deterministic_config import DeterministicConfig
 from berdiff.training.config import DataConfig, EngineConfig, LoopConfig, OptimConfig, TrainConfig, ValidationConfig
 
 # two processes of one thread: on two cores faster than two threads, which wait for each other in every layer
@@ -14,7 +14,7 @@ MAX_STEPS = 100_000  # of runs that end by their CPU minutes, long before
 BRATS_MINUTES = 40.0  # of CPU time, for each method that is compared on BraTS
 # of Gaussian diffusions: DDPM's variance. Fresh noise at every step mends errors of the first, which eta = 0 keeps:
 # all four are better by it on the validation split (docs/results/table-3-lidc.md, table-4-brats.md)
-FRESH_NOISE = Sampler(steps=10, sigma=1.0)
+FRESH_NOISE = GaussianSampler(steps=10, sigma=1.0)
 CENTRED = DataConfig(augment=True, shift=0)  # turns, flips, mild intensity changes, but no shifts
 # nodules are in the middle of their crops, and that is informative
 CENTRE = replace(CENTRED, crop=64)

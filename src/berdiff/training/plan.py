@@ -13,7 +13,7 @@ from berdiff.data.store import Store
 from berdiff.errors import InputError
 from berdiff.methods.berdiff import BerDiff
 from berdiff.methods.config import M
-from berdiff.methods.diffusion_config import DiffusionConfig
+from berdiff.methods.families.diffusion_config import DiffusionConfig
 from berdiff.training.config import AnyConfig, TrainConfig, flag
 
 WHOLE = 160  # sides up to this are trained on as they are, larger images by patches

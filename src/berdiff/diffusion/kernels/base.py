@@ -17,6 +17,7 @@ class Kernel(ABC):
     """Masks y0 are 0 and 1; `output` is the network's, shaped like y_t."""
 
     schedule: NoiseSchedule
+    options: ClassVar[type[Sampler]] = Sampler
     signed: ClassVar[bool] = False  # whether noise is added to masks as -1 and 1, not as 0 and 1
 
     @abstractmethod
@@ -42,17 +43,18 @@ class Kernel(ABC):
     ) -> tuple[Tensor, Tensor]:
         """(y_s, y0_hat): the reverse step t -> s, and the estimate of the mask behind it."""
 
-    @abstractmethod
     def to_mask(self, y_0: Tensor) -> Tensor:
         """The end of the reverse chain as 0 and 1."""
+        return y_0
 
-    @abstractmethod
     def to_mean(self, output: Tensor) -> Tensor:
         """An output as something whose mean over overlapping tiles makes sense; `from_mean` takes it back."""
+        return output
 
-    @abstractmethod
     def from_mean(self, mean: Tensor) -> Tensor:
         """The output that a mean stands for."""
+        return mean
 
-    def check(self, sampler: Sampler) -> None:  # noqa: B027 (a kernel may have all choices)
+    def check(self, sampler: Sampler) -> None:
         """Raise ValueError for a choice that this kernel does not have."""
+        self.options(**vars(sampler))

@@ -67,9 +67,6 @@ class Bernoulli(Kernel):
         # infinite logits as they are: to compute them, logit(0), is as slow as a convolution
         return (2 * y_t - 1) * torch.inf if self.prediction == "noise" else torch.full_like(y_t, -torch.inf)
 
-    def to_mask(self, y_0: Tensor) -> Tensor:
-        return y_0
-
     def to_mean(self, output: Tensor) -> Tensor:
         """Probabilities. With the noise as prediction too that is the mean of the estimated masks, since
         |y_t - eps_hat| is linear in eps_hat for the one y_t that all tiles see."""
@@ -80,13 +77,13 @@ class Bernoulli(Kernel):
 
 
 def draw_nonempty(y0_hat: Tensor, sampler: Sampler, generators: Generators) -> Tensor:
-    """The last step, from the estimate `(B, N, K, H, W)`, given that some pixel of the mask is marked.
+    """The last step, from the estimate `(B, N, K, *S)`, given that some pixel of the mask is marked.
 
     Sampled, by shared noise, it is the law of a draw from the estimate without its empty outcome. Thresholded, the cut
     is 1/2, or half of the largest probability where fewer than `smallest` pixels reach 1/2. Where no pixel has a
     probability above 0 the mask stays empty.
     """
-    largest = y0_hat.flatten(2).amax(2).reshape(*y0_hat.shape[:2], 1, 1, 1)
+    largest = y0_hat.flatten(2).amax(2).reshape(*y0_hat.shape[:2], *[1] * (y0_hat.ndim - 2))
     if sampler.last_step == "threshold":
         few = (y0_hat >= 0.5).any(2).flatten(2).sum(2).reshape(largest.shape) < sampler.smallest
         cut = torch.where(few, largest / 2, 0.5)

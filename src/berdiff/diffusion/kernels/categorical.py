@@ -28,8 +28,8 @@ class Categorical(Kernel):
 
     def prior(self, shape: Sequence[int], generators: Generators, like: Tensor) -> Tensor:
         """y_T ~ Cat(1/C)."""
-        *leading, K, H, W = shape
-        p = torch.ones((*leading, K + 1, H, W), dtype=like.dtype, device=like.device)
+        B, N, K, *space = shape
+        p = torch.ones((B, N, K + 1, *space), dtype=like.dtype, device=like.device)
         return categorical.draw(p, generators)
 
     def q_sample(self, y0: Tensor, t: Time, generators: Generators) -> tuple[Tensor, Tensor]:
@@ -62,9 +62,6 @@ class Categorical(Kernel):
             y0 = with_background(categorical.draw_shared(y0_hat, generators))
         p = step_probs(self.schedule, sampler, with_background(y_t), y0, t, s)
         return categorical.draw(p, generators), targets(y0_hat)
-
-    def to_mask(self, y_0: Tensor) -> Tensor:
-        return y_0
 
     def to_mean(self, output: Tensor) -> Tensor:
         """Probabilities of the targets."""
