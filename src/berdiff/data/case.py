@@ -35,7 +35,7 @@ class Reading:
     targets: tuple[str, ...]  # a name for each of the K targets, e.g. ("nodule",)
     intensity: Intensity  # how the values in the files became those of `Case.image`: a model is used by the same rule
     raters: int  # the largest number of raters that a case has
-    size: tuple[int, int]  # (H, W), the same for every case
+    size: tuple[int, ...]  # (H, W), the same for every case
     dtype: Literal["uint8", "float32"]
     total: int | None  # how many cases will come, if known (for the progress bar)
     cases: Iterator[Case]

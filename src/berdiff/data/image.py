@@ -28,8 +28,8 @@ class Source:
     kind: Kind
     paths: tuple[Path, ...] = ()  # the files; of a DICOM series in the order of `to_stored`'s first axis
     shape: tuple[int, ...] = ()  # of the stored grid: (H, W); NIfTI (X, Y, Z); DICOM series (Z, rows, columns)
-    # (4, 4) -> mm as NIfTI counts them, right, front, up: of NIfTI exactly as in the file, from (i, j, k); of DICOM from
-    # (column, row, slice) as stored; None where the files state no place.
+    # (4, 4) -> mm as NIfTI counts them, right, front, up: of NIfTI exactly as in the file, from (i, j, k); of DICOM
+    # from (column, row, slice) as stored; None where the files state no place.
     affine: np.ndarray | None = None
     header: Any = None  # NIfTI: the nibabel header, for units, codes and descriptions
     headers: tuple[Any, ...] = ()  # DICOM: of each of `paths` what derived objects take over, as a pydicom Dataset

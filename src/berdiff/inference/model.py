@@ -38,7 +38,7 @@ class Model:
     segmenter: Segmenter
     name: str
     input_spec: InputSpec
-    size: tuple[int, int]  # (H, W) that the network sees at once
+    size: tuple[int, ...]  # (H, W), or (Z, H, W), that the network sees at once
     device: str = "cpu"
     store: str | None = None  # what its run was trained on, where the model lies in a run
     crop: int | None = None  # pixels per side of the centre to take of a larger store; None: all of it
@@ -224,7 +224,7 @@ class Model:
 def load(
     path_or_name: str | Path,
     device: str = "auto",
-    size: tuple[int, int] | None = None,
+    size: tuple[int, ...] | None = None,
     precision: Precision = "fp32",
     compile: bool = False,
 ) -> Model:

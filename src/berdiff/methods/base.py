@@ -85,7 +85,7 @@ class Segmenter(nn.Module, ABC):
         generators: Generators,
         sampler: Sampler | None = None,
         callback: Callback | None = None,
-        tile: tuple[tuple[int, int], float] | None = None,
+        tile: tuple[tuple[int, ...], float] | None = None,
     ) -> Tensor:
         """n masks per image; `sampler` None is the method's own, `callback` runs after each step of each pass.
 
@@ -117,7 +117,7 @@ class Segmenter(nn.Module, ABC):
         """How many images go through the network at once, n masks of each; fewer of them take as long."""
         return max(1, self.masks_per_pass // n)
 
-    def tiled(self, size: tuple[int, int], overlap: float) -> "Segmenter":
+    def tiled(self, size: tuple[int, ...], overlap: float) -> "Segmenter":
         """The same model, weights shared, for images larger than `size`."""
         raise InputError(
             f"expected an image (or --center) of {size[0]}x{size[1]} pixels for the method {self.config.method}, which "

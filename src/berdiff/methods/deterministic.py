@@ -63,7 +63,7 @@ class Deterministic(Segmenter):
     def images_per_pass(self, n: int) -> int:
         return self.masks_per_pass
 
-    def tiled(self, size: tuple[int, int], overlap: float) -> "Deterministic":
+    def tiled(self, size: tuple[int, ...], overlap: float) -> "Deterministic":
         tiles = TiledDenoiser(self.network, size, overlap, self.link.probs, self.link.logits)
         twin = Deterministic(self.config, self.input_spec, tiles)
         twin.masks_per_pass = self.masks_per_pass

@@ -69,7 +69,7 @@ class DiffusionSegmenter(EncodedSegmenter):
         y_T = self.kernel.prior(shape, generators, torch.empty(0, device=generators[0].device))
         return sample(self.kernel, sampler, estimate, y_T, generators, callback)
 
-    def tiled(self, size: tuple[int, int], overlap: float) -> "DiffusionSegmenter":
+    def tiled(self, size: tuple[int, ...], overlap: float) -> "DiffusionSegmenter":
         tiles = TiledDenoiser(self.network, size, overlap, self.kernel.to_mean, self.kernel.from_mean)
         twin = type(self)(self.config, self.input_spec, tiles, self.kernel)
         twin.sampler, twin.masks_per_pass = self.sampler, self.masks_per_pass

@@ -30,7 +30,7 @@ class GuessingDiffusion(DiffusionSegmenter):
         guess = (self.guess(conditions).float().reshape(y0.shape) - y0).square().mean()
         return {**terms, "loss": terms["loss"] + self.config.lambda_guess * guess, "guess": guess}
 
-    def tiled(self, size: tuple[int, int], overlap: float) -> DiffusionSegmenter:
+    def tiled(self, size: tuple[int, ...], overlap: float) -> DiffusionSegmenter:
         """Without the guess, which no sample needs."""
         plain = DiffusionSegmenter(self.config, self.input_spec, self.network, self.kernel)
         plain.sampler, plain.masks_per_pass = self.sampler, self.masks_per_pass

@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-Size = tuple[int, int]
+Size = tuple[int, ...]
 """Height and width."""
 
 
