@@ -1,5 +1,6 @@
 """Bring slices to one size, image and masks alike: centre crop or pad, or resize."""
 
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -34,13 +35,12 @@ def fit_labels(labels: np.ndarray, size: tuple[int, ...], how: Fit) -> np.ndarra
     return labels[..., rows[:, None], columns]
 
 
-def fit_spacing(
-    spacing: tuple[float, float], old: tuple[int, int], new: tuple[int, int], how: Fit
-) -> tuple[float, float]:
+def fit_spacing(spacing: Sequence[float], old: Sequence[int], new: Sequence[int], how: Fit) -> tuple[float, float]:
     """mm per pixel after fitting: a crop keeps it, a resize spreads the same millimetres over other pixels."""
+    row, column = spacing
     if how == "crop":
-        return spacing
-    return spacing[0] * old[0] / new[0], spacing[1] * old[1] / new[1]
+        return row, column
+    return row * old[0] / new[0], column * old[1] / new[1]
 
 
 def centre(array: np.ndarray, size: tuple[int, ...]) -> np.ndarray:

@@ -13,10 +13,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from berdiff.data.describe import present
+from berdiff.data.describe import by, expect, present
+from berdiff.data.input_spec import Modality, Range
+from berdiff.data.numbers import MAX_MM
 
 Kind = Literal["png", "nifti", "dicom", "npy", "store", "array"]  # "png" is any picture: PNG, JPG or TIFF
-Range = tuple[int, int]  # [first, last + 1)
 UNKNOWN = (nan, nan)
 LEFT_BACK_UP = ("L", "P", "S")  # where columns, rows and slices go, in nibabel's letters
 
@@ -100,7 +101,9 @@ class Grid:
         return (world @ np.append(place[::-1], 1.0))[:3].tolist()
 
     def part(self, ranges: Sequence[Range]) -> "Grid":
-        """The grid of a region, one range per axis."""
+        """The grid of a region, one range per axis; of all of it, itself."""
+        if all(ends == (0, length) for ends, length in zip(ranges, self.shape, strict=True)):
+            return self
         affine = self.affine
         if affine is not None:
             affine = affine.copy()
@@ -139,6 +142,12 @@ class Image:
     def source(self) -> Source:
         return self.grid.source
 
+    # bridge, until results live on grids
+    spacing = property(lambda self: self.grid.spacing)
+    geometry = property(lambda self: self.grid.source)
+    planar = property(lambda self: self.grid.planar)
+    volume = property(lambda self: self.grid if self.grid.affine is not None else None)
+
     @property
     def ct(self) -> bool:
         """Whether the file states that its values are Hounsfield units."""
@@ -150,7 +159,61 @@ class Image:
         return self.source.kind == "npy" and not self.grid.planar
 
 
+def likely_modality(values: np.ndarray, planar: bool) -> Modality:
+    """What values look like where no file says it: a CT has air far below 0, an MR nothing below 0; 8 bits say
+    nothing, and floats in [0, 1] were scaled before."""
+    if values.dtype == np.uint8:
+        return "picture" if planar else "unknown"
+    low, high = values.min(), values.max()
+    if low <= -500 or (low < -200 and (values.dtype.kind in "iu" or not (values % 1).any())):
+        return "ct"
+    if planar and values.dtype.kind == "u":
+        return "picture"
+    return "mr" if low >= 0 and high > 1 and not planar else "unknown"
+
+
+def check_same_place(image: Image, other: Image) -> None:
+    """Both must have one shape and, where both say so, lie in one place: no corner more than half a voxel away."""
+    here, there = image.grid, other.grid
+    name, path = here.source.paths[0].name, there.source.paths[0]
+    unit = "pixels" if here.planar else "slices, rows, columns"
+    expect(here.shape == there.shape, path, f"{by(here.shape)} {unit} like {name}", by(there.shape))
+    if here.affine is None or there.affine is None:
+        return
+    Z, H, W = here.shape
+    ends = np.array([(c, r, s, 1) for c in (0, W - 1) for r in (0, H - 1) for s in (0, Z - 1)])
+    apart = np.linalg.norm((ends @ (here.affine - there.affine).T)[:, :3], axis=1).max()
+    voxel = np.linalg.norm(here.affine[:3, :3], axis=0).min()
+    expect(apart <= voxel / 2, path, f"the same place in space as {name}", f"it up to {apart:.3g} mm away")
+
+
 # --- orientations, in nibabel's words, which is imported where a volume is turned: pictures do without ----------------
+
+
+def upright(stored: np.ndarray, source: Source, what: object, **about: Any) -> Image:
+    """An array of any three axes [and channel] as (slice, row, column), by its affine; `what` is for errors."""
+    from nibabel.orientations import inv_ornt_aff
+
+    stated = present(source.affine, what, "a place in space")
+    turn = checked_turn(stated, what)
+    values = np.ascontiguousarray(apply_orientation(stored, turn).T)
+    affine = stated @ inv_ornt_aff(turn, stored.shape[:3])
+    column, row, between = np.linalg.norm(affine[:3, :3], axis=0).tolist()
+    grid = Grid(values.shape[-3:], (between, row, column), affine, replace(source, back=turn_back(stated)))
+    return Image(values if values.ndim == 4 else values[None], grid, **about)
+
+
+def upright_shape(stored: tuple[int, ...], affine: np.ndarray, what: object) -> tuple[int, ...]:
+    """The shape of (column, row, slice[, channel]) in any stored order, once turned upright and reversed."""
+    return apply_orientation(np.broadcast_to(0, stored), checked_turn(affine, what)).T.shape  # no voxel is stored
+
+
+def checked_turn(affine: np.ndarray, what: object) -> np.ndarray:
+    """`turn_upright` of an affine that may come from anywhere."""
+    small = np.isfinite(affine).all() and np.abs(affine).max() <= MAX_MM
+    places = small and abs(np.linalg.det(affine[:3, :3])) >= 1e-12
+    expect(places, what, "an affine that places the voxels in space", affine[:3].tolist())
+    return turn_upright(affine)
 
 
 def turn_upright(affine: np.ndarray) -> np.ndarray:

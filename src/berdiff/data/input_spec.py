@@ -12,6 +12,7 @@ from berdiff.errors import InputError
 from berdiff.schema import Settings
 
 Rule = Literal["auto", "dtype", "percentiles", "brain", "minmax", "window"]
+Range = tuple[int, int]  # [first, last + 1)
 Size = tuple[int, ...]  # (H, W), or (Z, H, W) of volumes
 LARGEST = 2.0**126  # a quarter of what 32 bits hold: differences fit too
 Side = Annotated[int, Ge(1), Lt(2**20)]

@@ -72,7 +72,7 @@ class Centers:
     def _center(self, row: _Row, read: ReadInput) -> tuple[int, ...]:
         place, shape = row.place, read.shape
         if self.mm:
-            expect(read.placed.affine is not None, row.where, f"a volume with a place in space for mm, not {read.what}")
+            expect(read.grid.affine is not None, row.where, f"a volume with a place in space for mm, not {read.what}")
             expect(None not in place, row.where, "a number in the column z", "an empty one")
             exact = read.placed.to_voxel([at for at in place if at is not None])
         elif len(shape) == 2:

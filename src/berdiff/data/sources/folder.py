@@ -40,14 +40,14 @@ from berdiff.data.case import Case, Reading
 from berdiff.data.describe import by, expect, refusing, some_values
 from berdiff.data.dicom import is_dicom, read_header
 from berdiff.data.fitting import Fit, fit_image, fit_labels, fit_spacing
+from berdiff.data.image import Image, check_same_place
 from berdiff.data.input_spec import Intensity, Kind, Modality, Side
 from berdiff.data.intensity import to_unit
 from berdiff.data.kinds import TargetValues, implied_kind, label_values
 from berdiff.data.paths import expect_folder, files_under
-from berdiff.data.reading import ImageFile, Outline, kind_of, outline, read_image_file, read_labels
+from berdiff.data.reading import Outline, kind_of, outline, read_image, read_labels
 from berdiff.data.sources.case_list import read_case_list
 from berdiff.data.sources.folder_names import NOTES, ONLY, FoundCase, find_cases
-from berdiff.data.volumes import check_same_place
 from berdiff.schema import Settings
 
 _LUMA = np.array([0.299, 0.587, 0.114], np.float32)  # ITU-R BT.601, as Pillow's own conversion
@@ -204,7 +204,7 @@ def _outlines(found: list[FoundCase], options: Options) -> list[Outline]:
     """The outline of each case. Those of its channels must agree, and those of all cases but for what --size mends."""
     outlines: list[Outline] = []
     for case in found:
-        parts = [outline(path) for path in case.images.values()]
+        parts = [outline([path]) for path in case.images.values()]
         whole = parts[0]
         for path, part in zip(case.images.values(), parts, strict=True):
             same = (part.slices, part.size) == (whole.slices, whole.size)
@@ -242,11 +242,10 @@ def _cases(
 ) -> Iterator[Case]:
     """The annotated slices of one image or volume, with the masks of those who looked at them."""
     paths = [case.images[channel] for channel in sorted(case.images)]
-    files = [read_image_file(path) for path in paths]
+    files = [read_image(path) for path in paths]
     first = files[0]
     for other in files[1:]:
-        if first.volume is not None and other.volume is not None:
-            check_same_place(first.volume, other.volume)
+        check_same_place(first, other)
     channels = [_values(file, path, eight_bit, options) for file, path in zip(files, paths, strict=True)]
     image = np.concatenate(channels)  # (C, Z, H, W)
     by_rater = [
@@ -257,12 +256,12 @@ def _cases(
     height, width = masks.shape[3:]
     volume, source = case.name.replace("/", "_"), paths[0].relative_to(root).as_posix()
     size = options.size or (height, width)
-    spacing = fit_spacing((first.spacing[-2], first.spacing[-1]), (height, width), size, options.fit)
+    spacing = fit_spacing(first.grid.spacing[-2:], (height, width), size, options.fit)
     for z, raters in annotated.items():
         if options.drop_empty and not masks[raters, :, z].any():
             continue
         fitted = fit_image(image[:, z], size, options.fit), fit_labels(masks[raters, :, z], size, options.fit)
-        name, part_of = (volume, "") if first.planar else (f"{volume}_{z:03d}", volume)
+        name, part_of = (volume, "") if first.grid.planar else (f"{volume}_{z:03d}", volume)
         yield Case(name, case.patient, *fitted, part_of, spacing, source, case.split)
 
 
@@ -280,7 +279,7 @@ def _masks(labels: np.ndarray, path: Path, values: TargetValues, threshold: floa
     return np.stack([np.isin(labels, one) if one else labels != 0 for one in values.values()]).astype(np.uint8)
 
 
-def _values(file: ImageFile, path: Path, eight_bit: bool, options: Options) -> np.ndarray:
+def _values(file: Image, path: Path, eight_bit: bool, options: Options) -> np.ndarray:
     """(C, Z, H, W) as stored where all is `eight_bit`, else float32 in [0, 1], the colours of a file together."""
     values, kind = file.values, file.values.dtype
     if options.grey and len(values) > 1:
@@ -290,5 +289,5 @@ def _values(file: ImageFile, path: Path, eight_bit: bool, options: Options) -> n
         return values
     fits = options.scale != "dtype" or kind in (np.uint8, np.uint16)
     expect(fits, path, "unsigned 8- or 16-bit values for --scale dtype", kind)
-    rule, planar, stack = options.intensity(), file.planar, file.stack
+    rule, planar, stack = options.intensity(), file.grid.planar, file.stack
     return to_unit(values, rule, str(path), planar=planar, stack=stack, colour=True, forced=True)
