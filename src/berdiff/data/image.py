@@ -100,7 +100,9 @@ class Grid:
         return (world @ np.append(place[::-1], 1.0))[:3].tolist()
 
     def part(self, ranges: Sequence[Range]) -> "Grid":
-        """The grid of a region, one range per axis."""
+        """The grid of a region, one range per axis; of all of it, itself."""
+        if all(ends == (0, length) for ends, length in zip(ranges, self.shape, strict=True)):
+            return self
         affine = self.affine
         if affine is not None:
             affine = affine.copy()

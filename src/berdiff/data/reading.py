@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from berdiff.data import dicom, images, volumes
 from berdiff.data.describe import by, decoding, expect
+from berdiff.data.image import Grid, Source, dicom_affine
 from berdiff.data.input_spec import Modality
 from berdiff.data.limits import check_size
 from berdiff.data.numbers import finite
@@ -46,6 +48,23 @@ class Geometry:
         turned = volumes.apply_orientation(array.T, self.back).T  # (..., Z, Y, X)
         return np.ascontiguousarray(turned if self.kind == "dicom" else turned.swapaxes(-3, -1))
 
+    def source(self) -> Source:
+        affine = _stated_place(self.paths) if self.kind == "dicom" and self.affine is None else self.affine
+        kept = {name: getattr(self, name) for name in ("header", "back", "addresses", "resampled")}
+        return Source(self.kind, self.paths, self.shape, affine, **kept)
+
+
+def _stated_place(paths: Sequence[Path]) -> np.ndarray | None:
+    """(column, row, slice) of DICOM files, in order, to NIfTI's millimetres; None for files that state no place."""
+    first, last = dicom.read_header(paths[0]), dicom.read_header(paths[-1])
+    if first.spacing is None or first.position is None or first.orientation is None:
+        return None
+    across, down = np.reshape(first.orientation, (2, 3))
+    step = np.cross(across, down) * (first.thickness or 1.0)
+    if len(paths) > 1:
+        step = (np.array(last.geometry()[1]) - first.position) / (len(paths) - 1)
+    return dicom_affine(across * first.spacing[1], down * first.spacing[0], step, np.array(first.position))
+
 
 @dataclass(frozen=True, eq=False)
 class ImageFile:
@@ -61,6 +80,11 @@ class ImageFile:
     title: str = ""  # what people call it: of a DICOM series patient, description, number and date
     details: Mapping[str, str] = field(default_factory=dict)  # the same in parts, with the UIDs
     warnings: tuple[str, ...] = ()  # of how it was read
+
+    @cached_property
+    def grid(self) -> Grid:
+        shape = self.values.shape[2 if self.planar else 1 :]
+        return Grid(shape, self.spacing, self.volume and self.volume.affine, self.geometry.source())
 
     @property
     def path(self) -> Path:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from berdiff.data.describe import expect, present
+from berdiff.data.image import Grid
 from berdiff.data.input_spec import InputSpec, Intensity
 from berdiff.data.intensity import to_unit
 from berdiff.data.reading import Geometry, ImageFile, image_array, read_image_files
@@ -32,11 +33,15 @@ class OpenedImage:
     notes: tuple[str, ...] = ()  # to be shown wherever the image or its result is
     what: str = ""  # as it is called in a message
     affine: np.ndarray | None = None  # (4, 4) (column, row, slice) -> mm as NIfTI counts; None: no place in space
-    first: int = 0  # the number of its first slice, where it is a part of a volume
     warnings: tuple[str, ...] = ()  # why the result may be worthless: shown before the notes
     title: str = ""  # what people call it, where that is not the name
     details: Mapping[str, str] = field(default_factory=dict)  # of a DICOM series: patient, series, date, UIDs
     channels: tuple[str, ...] = ()  # the model's names
+    place: Grid | None = None  # where it lies, where a file says it
+
+    @cached_property
+    def grid(self) -> Grid:
+        return self.place or Grid(self.image.shape[1:], self.spacing, self.affine, self.geometry.source())
 
     @property
     def shown_name(self) -> str:
@@ -128,7 +133,7 @@ class ReadInput:
         file, empty = self.file, np.empty((0,))
         image = empty if self.intensity.rule == "minmax" else self._scaled(Region())
         named: dict[str, Any] = {"title": file.title, "details": file.details, "channels": self.spec.channels}
-        named["affine"] = None if file.volume is None else file.volume.affine
+        named["affine"], named["place"] = None if file.volume is None else file.volume.affine, file.grid
         return OpenedImage(self.name, image, file.spacing, file.geometry, what=self.what, **named)
 
     def _scaled(self, region: Region, whole: bool = True) -> np.ndarray:
