@@ -255,7 +255,7 @@ def test_segment_around_a_centre_is_the_same_slices_by_hand():
         by_hand = model.segment(volume, n=3, center=(10, 9), slices=(4, 9), spacing_mm=(2.5, 1, 1))
         assert around.pool.any()
         np.testing.assert_array_equal(around.pool, by_hand.pool)
-        assert around.roi == by_hand.roi == ((4, 9), (2, 18), (1, 17))
+        assert around.region == by_hand.region == ((4, 9), (2, 18), (1, 17))
         assert around.settings["region"]["center"] == [6, 10, 9]
         assert around.settings["region"]["extent"] == 5
         np.testing.assert_array_equal(around.image[:, 4:9], by_hand.image[:, 4:9])

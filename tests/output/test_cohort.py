@@ -33,7 +33,7 @@ from berdiff.inference.region import Region
 from berdiff.inference.settings import FindingOptions, SegmentSettings
 from berdiff.output import cohort, exports
 from berdiff.output.case_files import combined_majority, combined_saliency
-from berdiff.output.kinds import OutputSettings
+from berdiff.output.formats import OutputSettings
 from berdiff.output.outcome import Outcome
 from berdiff.output.records import thumbnail
 from berdiff.output.result_files import LocalFiles, RemoteFiles

@@ -151,19 +151,31 @@ class Model:
         sampler = self.check(settings)
         each = sample_images(self.segmenter, images, self.size, settings, sampler, self.device, advance, callback)
         results: list[Result] = []
-        for image, pool in zip(images, each, strict=True):
-            shape = image.image.shape[1:]
-            ranges = settings.region.ranges(shape, self.size, image.what)
-            roi = None if ranges == tuple((0, length) for length in shape) else ranges
-            notes = tuple(dict.fromkeys([*self.input_spec.notes, *image.notes]))  # each once, in order
-            new = {"pool": pool, "targets": self.input_spec.targets, "kind": self.input_spec.kind}
-            new |= {"notes": notes, "roi": roi, "settings": self.identity(settings)}
-            result = Result(**{**vars(image), **new})
+        identity, spec = self.identity(settings), self.input_spec
+        for image, (grid, part, pool) in zip(images, each, strict=True):
+            chosen = None
             if settings.set != "independent":
-                rng = set_rng(settings.seed, image.name)
-                places = choose_set(result.in_region(pool), settings.samples, settings.set, rng)
-                result = replace(result, chosen=tuple(places.tolist()))
-            results.append(result)
+                chosen = choose_set(pool, settings.samples, settings.set, set_rng(settings.seed, image.name)).tolist()
+            notes = tuple(dict.fromkeys([*spec.notes, *image.notes]))  # each once, in order
+            results.append(
+                Result(
+                    name=image.name,
+                    image=part,
+                    grid=grid,
+                    pool=pool,
+                    chosen=None if chosen is None else tuple(chosen),
+                    targets=spec.targets,
+                    kind=spec.kind,
+                    settings=identity,
+                    scan=image.image if image.grid.whole is None else None,
+                    raters=image.raters,
+                    notes=notes,
+                    warnings=image.warnings,
+                    title=image.title,
+                    details=image.details,
+                    channels=image.channels,
+                )
+            )
         return results
 
     def _around(

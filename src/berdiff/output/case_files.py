@@ -111,15 +111,15 @@ def _volume_files(
     spec = model.input_spec
     saliency = combined_saliency(files, case, found, len(spec.targets), read.shape)
     for name, array in zip(by_target(spec.targets, "saliency"), saliency, strict=True):
-        yield f"{name}.nii.gz", nifti_bytes(array, read.placed)
+        yield f"{name}.nii.gz", nifti_bytes(array, read.placed.grid)
     majority = combined_majority(files, case, found, saliency, spec.kind == "exclusive")
     if fits_label_map(spec.targets, spec.kind):
         meaning = schema.dump(label_meaning(spec.targets, spec.kind))
-        yield "mask.nii.gz", nifti_bytes(label_map(majority), read.placed, meaning)
+        yield "mask.nii.gz", nifti_bytes(label_map(majority), read.placed.grid, meaning)
         yield "labels.json", meaning.encode()
     else:
         for name, array in zip(by_target(spec.targets, "mask"), majority, strict=True):
-            yield f"{name}.nii.gz", nifti_bytes(array, read.placed)
+            yield f"{name}.nii.gz", nifti_bytes(array, read.placed.grid)
 
 
 def combined_saliency(

@@ -52,18 +52,19 @@ MAX_LABEL = 64  # characters, of the value representation LO
 class DicomSource:
     """The DICOM images that a result is of, and how files derived from them are called."""
 
-    def __init__(self, result: Result, anonymous: bool = False) -> None:
-        self.result, self.anonymous = result, anonymous
+    def __init__(self, result: Result) -> None:
+        self.result, self.anonymous = result, result.anonymous
 
     @cached_property
     def images(self) -> list["Dataset"]:
         """A small header per slice, in the order of `stored`: of one patient, study, series and frame of reference."""
         result = self.result
-        images = [_reduced(path, self.anonymous) for path in result.geometry.paths]
-        slices = result.geometry.shape[0] if result.volume else 1  # as stored: upright, it may be cut another way
+        paths = result.grid.source.paths
+        images = [_reduced(path, self.anonymous) for path in paths]
+        slices = result.grid.source.shape[0] if result.volume else 1  # as stored: upright, it may be cut another way
         expect(slices == len(images), result.name, f"{slices} DICOM files, one per slice", len(images))
-        first, like = images[0], f"as in {result.geometry.paths[0].name}"
-        for path, image in zip(result.geometry.paths, images, strict=True):
+        first, like = images[0], f"as in {paths[0].name}"
+        for path, image in zip(paths, images, strict=True):
             for tag in ("StudyInstanceUID", "SeriesInstanceUID", "FrameOfReferenceUID", "PatientID"):
                 expect(image[tag].value == first[tag].value, path, f"the DICOM tag {tag} {like}", "another one")
             # equal within rounding, as the reader has checked; highdicom wants the very same digits
@@ -77,7 +78,7 @@ class DicomSource:
         """In mm: the slices' own where the first states it, else their distance."""
         from pydicom.valuerep import format_number_as_ds
 
-        paths = self.result.geometry.paths
+        paths = self.result.grid.source.paths
         ends = [_header(path) for path in (paths[0], paths[-1])]
         if ends[0].get("SliceThickness"):
             return str(ends[0].SliceThickness)
@@ -87,20 +88,21 @@ class DicomSource:
 
     def stored(self, arrays: np.ndarray) -> np.ndarray:
         """(m, [Z,] H, W) of the result -> (m, slices, rows, columns), the slices in the order of `images`."""
-        stored = self.result.geometry.to_stored(arrays)
+        stored = self.result.grid.to_stored(arrays)
         return stored if self.result.volume else stored[:, None]
 
     @cached_property
     def segmented(self) -> np.ndarray:
         """Places in `images` of the slices that were segmented, in part or whole."""
-        inside = np.zeros((1, *self.result.pool.shape[2:]), bool)
-        self.result.in_region(inside)[...] = True
+        inside = np.ones((1, *self.result.grid.shape), bool)
         return np.flatnonzero(self.stored(inside).any(axis=(0, 2, 3)))
 
     @cached_property
     def identity(self) -> str:
         """Of these samples of these images: writing them again makes the same objects, not new ones."""
-        digest = hashlib.sha256(np.packbits(self.result.pool).tobytes())
+        digest = hashlib.sha256()
+        for part in _packed(self.result):
+            digest.update(part)
         settings = json.dumps(dict(self.result.settings), sort_keys=True)
         for text in (__version__, settings, *(image.SOPInstanceUID for image in self.images)):
             digest.update(f"{text}\0".encode())
@@ -145,6 +147,17 @@ class DicomSource:
         with quiet():
             data.save_as(buffer)
         return buffer.getvalue()
+
+
+def _packed(result: Result) -> Iterator[bytes]:
+    """The bits of the pool on the whole image's grid, one after the other, as `np.packbits` would give them of all."""
+    rest = np.zeros(0, np.uint8)
+    for mask in result.pool.reshape(-1, *result.grid.shape):
+        bits = np.concatenate([rest, result.whole(mask).ravel()])
+        full = len(bits) // 8 * 8
+        yield np.packbits(bits[:full]).tobytes()
+        rest = bits[full:]
+    yield np.packbits(rest).tobytes()
 
 
 def clean(label: str) -> str:

@@ -33,7 +33,7 @@ from berdiff.output.anonymous import anonymous_title
 from berdiff.output.case_files import findings_done, write_case
 from berdiff.output.cohort import write_cohort
 from berdiff.output.destination import open_destination
-from berdiff.output.kinds import OutputSettings
+from berdiff.output.formats import OutputSettings
 from berdiff.output.naming import Naming
 from berdiff.output.outcome import Outcome
 

@@ -183,7 +183,7 @@ def image_files(item: Item, file: ImageFile, case: str) -> list[tuple[str, bytes
         names = [f"{case}_{i:04d}" if several else case for i in range(len(paths))]
         return [(f"images/{n}{_suffix(path)}", path.read_bytes()) for n, path in zip(names, paths, strict=True)]
     if kind == "dicom" and not file.planar:
-        return [(f"images/{case}.nii.gz", nifti_bytes(file.values[0], file))]
+        return [(f"images/{case}.nii.gz", nifti_bytes(file.values[0], file.grid))]
     several = len(file.values) > 1
     names = [f"{case}_{i:04d}" if several else case for i in range(len(file.values))]
     return [(f"images/{n}.npy", _npy(plane[0])) for n, plane in zip(names, file.values, strict=True)]
@@ -193,7 +193,7 @@ def mask_file(file: ImageFile, mask: np.ndarray) -> tuple[str, bytes]:
     """(suffix, content) of a mask ([Z,] H, W) of 0 and 1."""
     kind = file.geometry.kind
     if kind == "nifti" or (kind == "dicom" and not file.planar):
-        return ".nii.gz", nifti_bytes(mask, file)
+        return ".nii.gz", nifti_bytes(mask, file.grid)
     if file.planar:
         picture = io.BytesIO()
         Image.fromarray(mask * np.uint8(255)).save(picture, "PNG")

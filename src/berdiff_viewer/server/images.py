@@ -83,7 +83,8 @@ class Images:
         within, cut = replace(settings, region=region), replace(file, values=values)
         opened = open_file(item.name, cut, spec, within, item.name, item.input.label)
         image = opened.image if values is not file.values else opened.image[:, part].copy()  # a view would keep it all
-        return noted(replace(opened, image=image, first=first), settings.region), region
+        place = file.grid.part([(first, end), *((0, side) for side in file.grid.shape[1:])])
+        return noted(replace(opened, image=image, place=place), settings.region), region
 
     def forget(self, item: Item) -> None:
         with self._lock:

@@ -208,7 +208,7 @@ async def _infer(
     try:
         shape = opened.image.shape[1:]
         marked, free = (
-            [upright_place(point, opened.geometry, shape, field) for point in points]
+            [upright_place(point, opened.grid.source, shape, field) for point in points]
             for field, points in (("foreground", params.foreground), ("background", params.background))
         )
     except InputError as error:
@@ -244,7 +244,7 @@ async def _infer(
         if output == "dicom_seg":
             seg = dict(done.files("dicom-seg", on.service.limits))["mask.seg.dcm"]
             return Response(seg, media_type="application/dicom")
-        content, name = nifti_bytes(labels, opened), "label.nii.gz"
+        content, name = nifti_bytes(labels, opened.grid), "label.nii.gz"
         if params.result_extension == ".nrrd":
             content, name = nrrd(content, params.result_compress, params.result_dtype), "label.nrrd"
         if output == "image":

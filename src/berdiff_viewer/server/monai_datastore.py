@@ -182,7 +182,7 @@ async def download(on: On, image: Short) -> Response:
 
     def made() -> Response:
         file = on.service.values(item)
-        return _nifti(nifti_bytes(file.values[0, 0] if file.planar else file.values[0], file), "image")
+        return _nifti(nifti_bytes(file.values[0, 0] if file.planar else file.values[0], file.grid), "image")
 
     return await on.heavy(made, item)
 
@@ -226,7 +226,7 @@ async def download_label(on: On, label: Short, tag: Short = FINAL) -> Response:
         for target, path in one.masks.items():
             labels[read_labels(path, file) > 0] = one.values[target]
         name = safe_name(item.name.replace("/", "-"), "image").encode("ascii", "replace").decode().replace("?", "-")
-        return _nifti(nifti_bytes(labels[0] if file.planar else labels, file), name)
+        return _nifti(nifti_bytes(labels[0] if file.planar else labels, file.grid), name)
 
     return await on.heavy(made, item)
 

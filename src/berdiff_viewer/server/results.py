@@ -1,17 +1,15 @@
 """Results that `berdiff segment` wrote, read back: the source image with the masks that were saved of it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-from annotated_types import Ge, MinLen
 
 from berdiff import schema
 from berdiff.data.describe import expect
 from berdiff.data.images import read_labels
-from berdiff.data.input_spec import Kind
 from berdiff.data.paths import fault_of
 from berdiff.data.reading import read_image_file
 from berdiff.data.volumes import stored_shape
@@ -20,21 +18,9 @@ from berdiff.inference.inputs import Input, find_inputs
 from berdiff.inference.opening import OpenedImage
 from berdiff.inference.result import Result
 from berdiff.output.done_file import DoneFile, read_done
+from berdiff.output.result_file import ResultFile
 from berdiff.output.result_files import DONE
 from berdiff.remote import typed_only
-
-
-@dataclass(frozen=True)
-class ResultFacts(schema.Content):
-    """result.json, as far as it is read again."""
-
-    targets: Annotated[list[str], MinLen(1)]
-    kind: Kind
-    region: list[tuple[Annotated[int, Ge(0)], Annotated[int, Ge(0)]]] | None
-    settings: dict[str, Any]
-    notes: list[str]
-    measurements: dict[str, dict[str, Any]] = field(default_factory=dict)
-    warnings: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +29,7 @@ class SavedResult:
 
     folder: Path
     source: Input
-    facts: ResultFacts | None  # None: it has none
+    facts: ResultFile | None  # None: it has none
 
     @property
     def disagreement(self) -> float | None:
@@ -52,14 +38,30 @@ class SavedResult:
 
     def result(self, opened: OpenedImage) -> Result:
         """The samples on the image they were made of; InputError where they were not written or do not fit."""
-        facts, shape = self.facts, opened.image.shape[1:]
+        facts, grid = self.facts, opened.grid
         assert facts is not None  # else the source has an error, and is not opened
         targets, kind = tuple(facts.targets), facts.kind
         pool = _samples(self.folder, opened, len(targets), kind)
-        expect(pool.shape[2:] == shape, self.folder.name, f"masks of {shape}, as the image is now", pool.shape[2:])
-        roi = None if facts.region is None else tuple(facts.region)
-        new = {"pool": pool, "targets": targets, "kind": kind, "roi": roi, "settings": facts.settings}
-        return Result(**{**vars(opened), **new, "notes": tuple(facts.notes), "warnings": tuple(facts.warnings)})
+        now = f"masks of {grid.shape}, as the image is now"
+        expect(pool.shape[2:] == grid.shape, self.folder.name, now, pool.shape[2:])
+        if facts.region is not None:
+            grid = grid.part(facts.region)
+        return Result(
+            name=opened.name,
+            image=opened.image[(..., *grid.box)],
+            grid=grid,
+            pool=pool[(..., *grid.box)],
+            targets=targets,
+            kind=kind,
+            settings=facts.settings,
+            scan=opened.image,
+            raters=opened.raters,
+            notes=tuple(facts.notes),
+            warnings=tuple(facts.warnings),
+            title=opened.title,
+            details=opened.details,
+            channels=opened.channels,
+        )
 
 
 def most_disagreement(measurements: Mapping[str, Mapping[str, Any]]) -> float | None:
@@ -75,14 +77,14 @@ def saved_results(folder: Path) -> list[SavedResult]:
     for done in sorted(folder.rglob(DONE)):
         try:
             facts_file = done.with_name("result.json")
-            facts = schema.read(facts_file, ResultFacts, "a result") if facts_file.is_file() else None
+            facts = schema.read(facts_file, ResultFile, "a result") if facts_file.is_file() else None
             found.append(SavedResult(done.parent, _source(read_done(done.parent), facts), facts))
         except InputError as error:
             found.append(SavedResult(done.parent, _failed(done.parent.name, error), None))
     return found
 
 
-def _source(done: DoneFile, facts: ResultFacts | None) -> Input:
+def _source(done: DoneFile, facts: ResultFile | None) -> Input:
     """The input that a result was made of; of what a file says, only a path of this machine is opened."""
     name = done.name or "result"
     try:

@@ -27,10 +27,9 @@ def plain_pages(monkeypatch, request):
     if "real_pages" in request.fixturenames:
         return
 
-    def of_result(result, chosen, image=True, depth=None):
-        shape, roi = result.pool.shape[2:], result.roi or tuple((0, side) for side in result.pool.shape[2:])
-        if depth is not None:
-            shape, roi = (depth, *shape[1:]), document.region_in_volume(result)
+    def of_result(result, chosen, image=True):
+        shape = (result.grid.whole or result.grid).shape
+        roi = result.region or tuple((0, side) for side in shape)
         masks = {"box": [list(ends) for ends in roi], "count": len(result.samples)}
         start = [(a + b) // 2 for a, b in roi]
         return {"name": result.name, "shape": list(shape), "start": start, "region": masks["box"], "masks": masks}
