@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from berdiff import __version__
+from berdiff.data.apply import Prepared
 from berdiff.data.image import Grid
 from berdiff.data.kinds import RULES
 from berdiff.errors import InputError
-from berdiff.inference.opening import OpenedImage
 from berdiff.inference.representatives import Representative
 from berdiff.inference.result import Result
 from berdiff.output.captions import MARKED_MEANS, measured_words, notes, percent, set_words, settings_line
@@ -35,7 +35,7 @@ def live_document(token: str) -> dict[str, Any]:
 
 
 def image_document(
-    image: OpenedImage, channels: Sequence[str] = (), limit: int = LIVE_IMAGE_BYTES, rater_names: Sequence[str] = ()
+    image: Prepared, channels: Sequence[str] = (), limit: int = LIVE_IMAGE_BYTES, rater_names: Sequence[str] = ()
 ) -> dict[str, Any]:
     """Of an image alone; with its raters' masks, where there are any."""
     raters = _raters(image.raters, 1, image.grid.shape)

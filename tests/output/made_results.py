@@ -9,7 +9,7 @@ from pydicom.data import get_testdata_file
 from pydicom.uid import generate_uid
 
 from berdiff.data.image import Grid, Source
-from berdiff.data.reading import read_image_files
+from berdiff.data.reading import read_images
 from berdiff.inference.result import Result
 
 SETTINGS = {"model": "tiny", "sampler": {"rule": "ddim", "steps": [9, 4]}, "seed": 3}
@@ -125,12 +125,12 @@ def threshold(i: int) -> int:
 
 def file_result(*paths: Path, n: int = 4, kind: str = "") -> Result:
     """What `berdiff segment` would hold for a volume of files, with samples by threshold."""
-    file = read_image_files(paths, 1)
+    file = read_images(paths, 1)
     return volume_result(file.values[0], file.spacing, file.grid, n, kind)
 
 
 def grid_of(*paths: Path) -> Grid:
-    return read_image_files(paths, 1).grid
+    return read_images(paths, 1).grid
 
 
 def write_series(

@@ -10,7 +10,7 @@ import pytest
 from made_results import file_result, grid_of, part_of, result_2d, threshold, write_series
 
 from berdiff.data.image import Grid, Source
-from berdiff.data.reading import read_image_file
+from berdiff.data.reading import read_image
 from berdiff.inference.result import Result
 from berdiff.output import exports
 
@@ -209,7 +209,7 @@ def test_one_dicom_slice(tmp_path: Path):
 def test_a_real_brats_case(tmp_path: Path, shared_data: Path):
     """Its labels, taken through the reader as if they were samples, come out as the very file they were."""
     path = shared_data / "brats/BraTS2021_00006/BraTS2021_00006_seg.nii.gz"
-    file, stored = read_image_file(path, 1), nibabel.load(path)
+    file, stored = read_image(path, 1), nibabel.load(path)
     labels = file.values[0]
     result = Result(
         name="brats",

@@ -11,8 +11,8 @@ import pytest
 from made_results import chosen_2d, part_of, result_2d, several_2d, volume_result, write_series
 
 from berdiff.data.image import Grid
-from berdiff.data.reading import Geometry, read_image_files
-from berdiff.inference.opening import OpenedImage
+from berdiff.data.reading import Geometry, read_images
+from berdiff.data.apply import Prepared
 from berdiff.inference.result import Result
 from berdiff.output.captions import MARKED_MEANS
 from berdiff_viewer import document as module
@@ -184,9 +184,9 @@ def test_an_image_alone_with_its_raters():
     assert not image_document(replace(alone, raters=None))["raters"]
 
 
-def opened(result) -> OpenedImage:
+def opened(result) -> Prepared:
     reading = Geometry("array", shape=result.grid.shape)
-    return OpenedImage(result.name, result.image, result.grid.spacing, reading, result.raters, result.notes)
+    return Prepared(result.name, result.image, result.grid.spacing, reading, result.raters, result.notes)
 
 
 def mm(document, place) -> np.ndarray:
@@ -199,7 +199,7 @@ def test_millimetres_of_an_oblique_nifti_are_nibabels(tmp_path):
     turn = nibabel.eulerangles.euler2mat(0.3, -0.2, 2.0)
     affine = nibabel.affines.from_matvec(turn @ np.diag([0.7, 0.9, 2.5]), (-31.5, 12.25, 7.125))
     nibabel.save(nibabel.Nifti1Image(values, affine), tmp_path / "a.nii.gz")
-    file = read_image_files([tmp_path / "a.nii.gz"], 1)
+    file = read_images([tmp_path / "a.nii.gz"], 1)
     result = volume_result(file.values[0] % 100, file.spacing, file.grid)
     document = result_document(result)
     assert document["placed"]
@@ -212,7 +212,7 @@ def test_millimetres_of_an_oblique_nifti_are_nibabels(tmp_path):
 def test_millimetres_of_a_dicom_series_and_of_a_picture(tmp_path):
     hu = np.random.default_rng(0).integers(0, 100, (4, 6, 5)).astype(np.int16)
     files = write_series(tmp_path / "series", hu)
-    file = read_image_files(files, 1)
+    file = read_images(files, 1)
     document = result_document(volume_result(file.values[0], file.spacing, file.grid))
     where = np.argwhere(file.values[0] == file.values[0, 0, 0, 0])[0]
     np.testing.assert_allclose(mm(document, where), [40.0, -12.5, 100.0], atol=1e-6)  # DICOM's left and back are minus

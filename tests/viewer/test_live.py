@@ -11,7 +11,7 @@ from fake_api import TOKEN, FakeApi, served
 from made_results import result_2d, volume_result
 
 from berdiff.data.reading import Geometry
-from berdiff.inference.opening import OpenedImage
+from berdiff.data.apply import Prepared
 from berdiff_viewer.document import image_document, result_document
 
 pytestmark = pytest.mark.slow
@@ -28,7 +28,7 @@ def picture():
 
 
 def opened(result):
-    return OpenedImage(result.name, result.image, result.grid.spacing, Geometry("array"), None, result.notes)
+    return Prepared(result.name, result.image, result.grid.spacing, Geometry("array"), None, result.notes)
 
 
 def segment(item, center):

@@ -39,20 +39,6 @@ class Prepared:
     def shown_name(self) -> str:
         return self.title or self.name
 
-    # bridge, until results live on grids
-    spacing = property(lambda self: self.grid.spacing)
-    geometry = property(lambda self: self.grid.source)
-    affine = property(lambda self: self.grid.affine)
-    first = property(lambda self: self.grid.first)
-    world = property(lambda self: self.grid.world)
-    aspect = property(lambda self: self.grid.aspect)
-
-    def to_voxel(self, place):
-        return self.grid.to_voxel(place, self.what)
-
-    def to_mm(self, place):
-        return self.grid.to_mm(place, self.what)
-
     def part(self, ranges: Sequence[Range], size: Size) -> tuple[Grid, np.ndarray]:
         """A region of `grid`, at least `size` where the image is, as the network sees it: its grid, and the values."""
         box = (..., *(slice(*ends) for ends in ranges))

@@ -142,12 +142,6 @@ class Image:
     def source(self) -> Source:
         return self.grid.source
 
-    # bridge, until results live on grids
-    spacing = property(lambda self: self.grid.spacing)
-    geometry = property(lambda self: self.grid.source)
-    planar = property(lambda self: self.grid.planar)
-    volume = property(lambda self: self.grid if self.grid.affine is not None else None)
-
     @property
     def ct(self) -> bool:
         """Whether the file states that its values are Hounsfield units."""

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from berdiff import hub, schema
+from berdiff.data.apply import Prepared
 from berdiff.data.describe import by, expect, present
 from berdiff.data.input_spec import InputSpec
 from berdiff.data.store import Store
@@ -19,7 +20,7 @@ from berdiff.display import note
 from berdiff.errors import as_keywords
 from berdiff.inference.compiling import compile_network
 from berdiff.inference.inputs import Input, case_input, find_inputs
-from berdiff.inference.opening import OpenedImage, ReadInput, open_array, open_input, read_input
+from berdiff.inference.opening import ReadInput, meant, open_array, open_input, read_input
 from berdiff.inference.region import Region, Unit, plain
 from berdiff.inference.result import Result
 from berdiff.inference.run_file import read_run_file
@@ -121,7 +122,7 @@ class Model:
         settings: SegmentSettings,
         spacing_mm: Sequence[float] | None = None,
         name: str = "image",
-    ) -> OpenedImage:
+    ) -> Prepared:
         """A path, an `Input`, an array or a tensor as this model wants to see it."""
         if isinstance(image, str | Path):
             found = find_inputs([image], self.input_spec.channels)
@@ -140,7 +141,7 @@ class Model:
 
     def results(
         self,
-        images: Sequence[OpenedImage],
+        images: Sequence[Prepared],
         settings: SegmentSettings,
         advance: Advance = lambda slices: None,
         callback: Callback | None = None,
@@ -179,10 +180,10 @@ class Model:
         return results
 
     def _around(
-        self, image: OpenedImage, settings: SegmentSettings, advance: Advance, callback: Callback | None
+        self, image: Prepared, settings: SegmentSettings, advance: Advance, callback: Callback | None
     ) -> Result:
         """Of the slices that a place means; the result keeps the settings as they were asked for."""
-        region = image.meant(settings.region, image.image.shape[1:])
+        region = meant(settings.region, image.grid, image.what)
         (result,) = self.results([image], replace(settings, region=region), advance, callback)
         return replace(result, settings=self.identity(settings))
 

@@ -40,14 +40,6 @@ class ReadInput:
         return self._case.grid if self.file is None else self.file.grid
 
     @property
-    def placed(self) -> Prepared:
-        """Where it lies, without its pixels."""
-        if self.file is None:
-            return self._case
-        about = {"title": self.file.title, "details": self.file.details, "channels": self.spec.channels}
-        return Prepared(self.name, np.empty((0,)), self.grid, what=self.what, **about)
-
-    @property
     def shape(self) -> tuple[int, ...]:
         """(H, W) or (Z, H, W)"""
         return self.grid.shape

@@ -6,15 +6,15 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from berdiff.data.apply import Prepared, covered, restore
 from berdiff.data.fitting import centre
 from berdiff.data.image import Grid
-from berdiff.data.input_spec import Size
+from berdiff.data.input_spec import Kind, Size
 from berdiff.diffusion.along_z import Along, correlation, follow
 from berdiff.diffusion.random import Source, sample_generators
 from berdiff.diffusion.sampler import Sampler
 from berdiff.diffusion.sampling import Callback
 from berdiff.errors import InputError
-from berdiff.inference.opening import OpenedImage
 from berdiff.inference.settings import NEIGHBOURS, SegmentSettings
 from berdiff.methods.base import Segmenter
 
@@ -88,7 +88,7 @@ def sample_slices(
 
 def sample_images(
     segmenter: Segmenter,
-    images: Sequence[OpenedImage],
+    images: Sequence[Prepared],
     size: Size,
     settings: SegmentSettings,
     sampler: Sampler | None,
@@ -104,15 +104,23 @@ def sample_images(
     drawn: list[Drawn] = []
     by_shape: dict[tuple[int, ...], list[Slice]] = {}
     for image in images:
-        ranges = settings.region.ranges(image.grid.shape, size, image.what)
-        grid, part = image.grid.part(ranges), image.image[(..., *(slice(*ends) for ends in ranges))]
+        seen = covered(size, image.grid, image.network)
+        grid, part = image.part(settings.region.ranges(image.grid.shape, seen, image.what), size)
         drawn.append(Drawn(grid, part, _empty(image.what, (P, segmenter.targets, *grid.shape))))
         for one in _slices(image, drawn[-1], size, settings):
             by_shape.setdefault(one.pixels.shape[-2:], []).append(one)
     for shape, alike in by_shape.items():
         tile = None if shape == size else (size, settings.overlap)
         sample_slices(segmenter, alike, P, settings.seed, sampler, device, settings.batch_size, tile, callback, advance)
-    return drawn
+    return [_restored(image, one, segmenter.kind) for image, one in zip(images, drawn, strict=True)]
+
+
+def _restored(image: Prepared, drawn: Drawn, kind: Kind) -> Drawn:
+    """On the image's own grid, where the network saw another spacing."""
+    if image.network is None:
+        return drawn
+    grid, pool = restore(drawn.pool, drawn.grid, image, kind)
+    return Drawn(grid, image.image[(..., *grid.box)], pool)
 
 
 def _empty(what: str, shape: tuple[int, ...]) -> np.ndarray:
@@ -123,7 +131,7 @@ def _empty(what: str, shape: tuple[int, ...]) -> np.ndarray:
         raise InputError(f"{what}: expected {size}, found less memory (--samples, --pool)") from error
 
 
-def _slices(image: OpenedImage, region: Drawn, size: Size, settings: SegmentSettings) -> list[Slice]:
+def _slices(image: Prepared, region: Drawn, size: Size, settings: SegmentSettings) -> list[Slice]:
     grid, part, masks = region
     height, width = (max(sides) for sides in zip(size, grid.shape[-2:], strict=True))
     planes = centre(part, (height, width))

@@ -18,7 +18,7 @@ import numpy as np
 
 from berdiff import __version__
 from berdiff.data.describe import decoding, expect, refusing
-from berdiff.data.dicom import opened, quiet
+from berdiff.data.dicom import NEEDED, PERSONAL, STATED, quiet
 from berdiff.inference.result import Result
 from berdiff.output.captions import NOT_CLINICAL
 
@@ -26,14 +26,7 @@ if TYPE_CHECKING:
     from pydicom import Dataset
     from pydicom.sr.coding import Code
 
-UIDS = ("SOPInstanceUID", "SOPClassUID", "StudyInstanceUID", "SeriesInstanceUID", "FrameOfReferenceUID")
-NEEDED = (*UIDS, "PixelSpacing", "ImagePositionPatient", "ImageOrientationPatient")
-# What else the pixels of a derived image depend on, where the source states it
-STATED = ("Rows", "Columns", "Modality", "LossyImageCompression", "LossyImageCompressionRatio")
-STATED += ("LossyImageCompressionMethod",)
-# Patient and study: DICOM wants them in every file of a study, if empty. Some tools that remove names leave them out.
-PERSONAL = ("PatientID", "PatientName", "PatientBirthDate", "PatientSex", "AccessionNumber", "StudyID")
-PERSONAL += ("StudyDate", "StudyTime")
+UIDS = NEEDED[:5]
 REFERS = "which a DICOM output refers to (--write nifti needs none)"
 REMOVED = "patient and study attributes left empty; UIDs kept"
 # What the segments are of, in SNOMED CT: a word of the target's name -> (code, meaning). DICOM's context group 7159.
@@ -60,7 +53,8 @@ class DicomSource:
         """A small header per slice, in the order of `stored`: of one patient, study, series and frame of reference."""
         result = self.result
         paths = result.grid.source.paths
-        images = [_reduced(path, self.anonymous) for path in paths]
+        headers = result.grid.source.headers
+        images = [_reduced(*of, self.anonymous) for of in zip(paths, headers, strict=True)]
         slices = result.grid.source.shape[0] if result.volume else 1  # as stored: upright, it may be cut another way
         expect(slices == len(images), result.name, f"{slices} DICOM files, one per slice", len(images))
         first, like = images[0], f"as in {paths[0].name}"
@@ -78,8 +72,8 @@ class DicomSource:
         """In mm: the slices' own where the first states it, else their distance."""
         from pydicom.valuerep import format_number_as_ds
 
-        paths = self.result.grid.source.paths
-        ends = [_header(path) for path in (paths[0], paths[-1])]
+        source = self.result.grid.source
+        paths, ends = source.paths, (source.headers[0], source.headers[-1])
         if ends[0].get("SliceThickness"):
             return str(ends[0].SliceThickness)
         expect(len(paths) > 1, paths[0], f"the DICOM tag SliceThickness, {REFERS}")
@@ -177,18 +171,11 @@ def property_type(target: str) -> "Code":
     return Code(code, "SCT", meaning)
 
 
-def _header(path: Path) -> "Dataset":
-    from pydicom import dcmread
-
-    with opened(path, "a DICOM file", "one that cannot be read") as file:
-        return dcmread(file, stop_before_pixels=True)
-
-
-def _reduced(path: Path, anonymous: bool) -> "Dataset":
+def _reduced(path: Path, data: "Dataset", anonymous: bool) -> "Dataset":
     """The header of one source image with all that a derived object must take over from it, and nothing else."""
     from pydicom import Dataset
 
-    data, kept = _header(path), Dataset()
+    kept = Dataset()
     with quiet(), decoding(path, "a DICOM header", "one with values that cannot be read"):
         for tag in NEEDED:
             expect(data.get(tag), path, f"the DICOM tag {tag}, {REFERS}")

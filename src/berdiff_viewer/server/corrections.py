@@ -21,11 +21,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
+from PIL import Image as Picture
 
 from berdiff import __version__, schema
 from berdiff.data.describe import by, expect
-from berdiff.data.reading import ImageFile, read_labels
+from berdiff.data.image import Image
+from berdiff.data.reading import read_labels
 from berdiff.files import whole_file, write_text
 from berdiff.output.nifti import nifti_bytes
 from berdiff_viewer.server.items import Item
@@ -54,7 +55,7 @@ class Corrections:
     def save(
         self,
         item: Item,
-        file: ImageFile,
+        file: Image,
         masks: Mapping[str, np.ndarray],
         rater: str,
         note: Note,
@@ -68,10 +69,10 @@ class Corrections:
         """
         name = safe_name(rater, "name")
         targets = {safe_name(target, "target"): mask for target, mask in masks.items()}
-        shape = file.values.shape[2:] if file.planar else file.values.shape[1:]
+        shape = file.values.shape[2:] if file.grid.planar else file.values.shape[1:]
         for target, mask in targets.items():
             expect(mask.shape == shape, target, f"a mask of {by(shape)} like its image", by(mask.shape))
-        if not file.planar:
+        if not file.grid.planar:
             looked_at = np.flatnonzero([np.any([mask[z] for mask in masks.values()]) for z in range(shape[0])]).tolist()
             if slices is not None:
                 looked_at = sorted(set(slices))
@@ -105,7 +106,7 @@ class Corrections:
         return written
 
     def _with_earlier(
-        self, file: ImageFile, mask: np.ndarray, note: Note, folder: str, case: str
+        self, file: Image, mask: np.ndarray, note: Note, folder: str, case: str
     ) -> tuple[np.ndarray, Note]:
         """A volume's mask and note, with the slices that were saved before and are not saved now."""
         path = self.folder / f"notes/{folder}/{case}.json"
@@ -125,7 +126,7 @@ class Corrections:
         """Those that any rater has saved."""
         return sorted({path.name for path in self.folder.glob("masks/*/*") if path.is_dir()})
 
-    def missing(self, item: Item, file: ImageFile, rater: str, targets: Sequence[str]) -> list[str]:
+    def missing(self, item: Item, file: Image, rater: str, targets: Sequence[str]) -> list[str]:
         """Of these targets, those that the rater has not saved yet: a store takes all of them or none."""
         name, case = safe_name(rater, "name"), case_name(item, file)
         notes = {target: self.folder / f"notes/{name}/{safe_name(target, 'target')}/{case}.json" for target in targets}
@@ -169,34 +170,34 @@ def safe_name(text: str, what: str) -> str:
     return clean
 
 
-def case_name(item: Item, file: ImageFile) -> str:
+def case_name(item: Item, file: Image) -> str:
     digest = hashlib.sha256(repr((file.values.shape, file.values.dtype.str)).encode())
     digest.update(np.ascontiguousarray(file.values).data)
     return f"{safe_name(item.name.replace('/', '-'), 'image')[-80:]}-{digest.hexdigest()[:8]}"
 
 
-def image_files(item: Item, file: ImageFile, case: str) -> list[tuple[str, bytes]]:
+def image_files(item: Item, file: Image, case: str) -> list[tuple[str, bytes]]:
     """(relative path, content). DICOM becomes NIfTI or .npy: its values and place, and nothing of the patient."""
-    paths, kind = item.paths, file.geometry.kind
+    paths, kind = item.paths, file.source.kind
     if kind in ("png", "nifti", "npy"):
         several = len(paths) > 1  # a file per channel: `--image-name "{case}_{channel}"`
         names = [f"{case}_{i:04d}" if several else case for i in range(len(paths))]
         return [(f"images/{n}{_suffix(path)}", path.read_bytes()) for n, path in zip(names, paths, strict=True)]
-    if kind == "dicom" and not file.planar:
+    if kind == "dicom" and not file.grid.planar:
         return [(f"images/{case}.nii.gz", nifti_bytes(file.values[0], file.grid))]
     several = len(file.values) > 1
     names = [f"{case}_{i:04d}" if several else case for i in range(len(file.values))]
     return [(f"images/{n}.npy", _npy(plane[0])) for n, plane in zip(names, file.values, strict=True)]
 
 
-def mask_file(file: ImageFile, mask: np.ndarray) -> tuple[str, bytes]:
+def mask_file(file: Image, mask: np.ndarray) -> tuple[str, bytes]:
     """(suffix, content) of a mask ([Z,] H, W) of 0 and 1."""
-    kind = file.geometry.kind
-    if kind == "nifti" or (kind == "dicom" and not file.planar):
+    kind = file.source.kind
+    if kind == "nifti" or (kind == "dicom" and not file.grid.planar):
         return ".nii.gz", nifti_bytes(mask, file.grid)
-    if file.planar:
+    if file.grid.planar:
         picture = io.BytesIO()
-        Image.fromarray(mask * np.uint8(255)).save(picture, "PNG")
+        Picture.fromarray(mask * np.uint8(255)).save(picture, "PNG")
         return ".png", picture.getvalue()
     return ".npy", _npy(mask)
 

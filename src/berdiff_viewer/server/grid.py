@@ -10,8 +10,8 @@ import numpy as np
 from nibabel.orientations import inv_ornt_aff
 
 from berdiff.data.describe import decoding, expect
-from berdiff.data.image import Source
-from berdiff.data.reading import ImageFile, read_labels
+from berdiff.data.image import Image, Source
+from berdiff.data.reading import read_labels
 from berdiff.output.nifti import nifti_bytes
 
 
@@ -32,7 +32,7 @@ def upright_place(ijk: Sequence[float], source: Source, shape: tuple[int, ...], 
     return place
 
 
-def labels_from_grid(path: Path, image: ImageFile) -> np.ndarray:
+def labels_from_grid(path: Path, image: Image) -> np.ndarray:
     """(Z, H, W): the way back, for a label map that a client drew on what `nifti_bytes` gave it of the image."""
     if image.volume is not None:
         return read_labels(path, image)

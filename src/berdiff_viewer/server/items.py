@@ -7,7 +7,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from berdiff.data import dicom, manifest, volumes
+from berdiff.data import dicom, manifest
 from berdiff.data.held_out import open_held_out
 from berdiff.data.reading import Kind, kind_of, outline
 from berdiff.data.store import open_store
@@ -64,15 +64,11 @@ def item_of(one: Input, id: str, group: str, own: bool = False, saved: SavedResu
         item.kind = kind_of(first) or "png"
         item.channels = len(one.paths) if len(one.paths) > 1 and item.kind != "dicom" else None
         if item.kind == "dicom":
-            header = dicom.read_header(first)
-            item.series, item.title, item.channels = header.series_uid, header.title, 1
-            item.shape = volumes.shape_of_series(header, len(one.paths)) if len(one.paths) > 1 else ()
-        if item.kind == "nifti" and len(stored := volumes.stored_shape(first)) > 3 and stored[3] > 1:
-            item.shape, item.channels = volumes.shape_of(first, 4)[-3:], stored[3]
-        elif item.kind != "dicom" or len(one.paths) == 1:
-            found = outline(first)
-            item.shape = found.size if found.slices is None else (found.slices, *found.size)
-            item.channels = item.channels or found.channels
+            header = one.headers[0] if one.headers else dicom.read_header(first)
+            item.series, item.title = header.series_uid, header.title
+        found = outline(one.paths, several=True, headers=one.headers)
+        item.shape = found.size if found.slices is None else (found.slices, *found.size)
+        item.channels = item.channels or found.channels
     except InputError as error:
         item.input = Input(one.name, one.paths, error=str(error))
     return item

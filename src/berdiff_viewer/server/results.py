@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from berdiff import schema
+from berdiff.data.apply import Prepared
 from berdiff.data.describe import expect
 from berdiff.data.images import read_labels
 from berdiff.data.paths import fault_of
-from berdiff.data.reading import read_image_file
+from berdiff.data.reading import read_image
 from berdiff.data.volumes import stored_shape
 from berdiff.errors import InputError
 from berdiff.inference.inputs import Input, find_inputs
-from berdiff.inference.opening import OpenedImage
 from berdiff.inference.result import Result
 from berdiff.output.done_file import DoneFile, read_done
 from berdiff.output.result_file import ResultFile
@@ -36,7 +36,7 @@ class SavedResult:
         """Of the target in which the samples disagree most; None where it was not measured."""
         return most_disagreement(self.facts.measurements if self.facts else {})
 
-    def result(self, opened: OpenedImage) -> Result:
+    def result(self, opened: Prepared) -> Result:
         """The samples on the image they were made of; InputError where they were not written or do not fit."""
         facts, grid = self.facts, opened.grid
         assert facts is not None  # else the source has an error, and is not opened
@@ -108,7 +108,7 @@ def _failed(name: str, error: InputError) -> Input:
     return Input(name, (Path("."),), error=str(error))
 
 
-def _samples(folder: Path, opened: OpenedImage, targets: int, kind: str) -> np.ndarray:
+def _samples(folder: Path, opened: Prepared, targets: int, kind: str) -> np.ndarray:
     """(n, K, [Z,] H, W) uint8 of what `--write samples` or `nifti` left: masks of one target, or label maps."""
     file, pictures = folder / "samples.nii.gz", sorted((folder / "samples").glob("sample-*.png"))
     one = targets == 1 or kind != "independent"
@@ -118,7 +118,7 @@ def _samples(folder: Path, opened: OpenedImage, targets: int, kind: str) -> np.n
     else:
         expect(file.is_file(), folder.name, "samples in it (--write samples)")
         shape = stored_shape(file)
-        labels = read_image_file(file, shape[3] if len(shape) > 3 else 1).values
+        labels = read_image(file, shape[3] if len(shape) > 3 else 1).values
         labels = labels if opened.image.ndim == 4 else labels[:, 0]
     if targets == 1:
         return (labels > 0)[:, None].astype(np.uint8)

@@ -20,7 +20,7 @@ import numpy as np
 
 from berdiff import __version__
 from berdiff.data.describe import by, expect
-from berdiff.data.reading import Geometry, ImageFile
+from berdiff.data.image import Grid, Image, Source
 from berdiff.errors import InputError
 from berdiff.files import lock
 from berdiff_viewer import document
@@ -194,14 +194,15 @@ class Service:
 
     # --- raters ------------------------------------------------------------------------------------------------------
 
-    def values(self, item: Item) -> ImageFile:
+    def values(self, item: Item) -> Image:
         """The values of any item as of a file: of a store's case they are those it keeps."""
         store = item.input.store
         if store is None:
             return self.images.file(item)
         image, _ = store.read_stored([item.input.index])
         row, column = (float(mm) for mm in store.cases.spacing[item.input.index])
-        return ImageFile(image[0][:, None], (row, column), Geometry("store", item.paths, image.shape[2:]), planar=True)
+        source = Source("store", item.paths, image.shape[2:])
+        return Image(image[0][:, None], Grid(image.shape[2:], (row, column), source=source))
 
     def save_rater(self, session: Session, item: Item, request: RaterRequest) -> tuple[list[str], list[str]]:
         """The files written, and the targets of the model that the rater has not saved yet."""
@@ -228,7 +229,7 @@ class Service:
     def save(
         self,
         item: Item,
-        file: ImageFile,
+        file: Image,
         masks: dict[str, np.ndarray],
         rater: str,
         note: dict[str, Any],

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from berdiff.data.apply import covered
 from berdiff.data.describe import expect
 from berdiff.data.image import Grid
+from berdiff.inference.opening import meant
 from berdiff.inference.region import Region
 from berdiff.inference.result import Result
 from berdiff.inference.settings import SegmentSettings
@@ -108,10 +110,11 @@ def segment(
     slab = images.slab(item, entry.spec, settings)
     opened = model.open(item.input, settings) if slab is None else slab[0]
     source = opened.grid.source
-    opened = replace(opened, place=_unnamed(opened.grid, tuple(Path(file).name for file in source.files)))
+    opened = replace(opened, grid=_unnamed(opened.grid, tuple(Path(file).name for file in source.files)))
     sampled = settings if slab is None else replace(settings, region=slab[1])
-    region = opened.meant(sampled.region, opened.grid.shape)
-    shape = opened.grid.part(region.ranges(opened.grid.shape, model.size, opened.what)).shape
+    region = meant(sampled.region, opened.grid, opened.what)
+    seen = covered(model.size, opened.grid, opened.network)
+    shape = opened.grid.part(region.ranges(opened.grid.shape, seen, opened.what)).shape
     drawn = settings.drawn * len(entry.spec.targets) * prod(shape)
     most = f"at most {limits.pool_bytes // MIB} MiB of masks"
     expect(drawn <= limits.pool_bytes, item.name, f"{most} (one slice, or fewer samples)", f"{drawn // MIB}")
