@@ -1,16 +1,22 @@
 """THE transform: to the model's spacing and back, on grids as real files have them; and headers read once."""
 
+from dataclasses import replace
+
+import nibabel
 import numpy as np
 import pydicom.filereader
 import pytest
 from dicom_writer import write_slice
 
+import berdiff
 from berdiff.data.apply import Prepared, at_spacing, resample, resample_masks, restore
 from berdiff.data.image import Grid
 from berdiff.data.input_spec import InputSpec
 from berdiff.inference.inputs import find_inputs
 from berdiff.inference.opening import open_input
 from berdiff.inference.settings import SegmentSettings
+from berdiff.methods import folder
+from fakes import Levels, make_spec
 
 SHAPE, MM = (30, 60, 70), (2.5, 0.9, 0.8)
 OBLIQUE = np.array([[-0.7, 0.1, 0.3, 5.0], [0.1, -0.9, 0.2, 6], [0.2, 0.1, 2.4, 7], [0, 0, 0, 1]])
@@ -79,3 +85,16 @@ def test_a_header_is_read_once(tmp_path, monkeypatch):
     opened = open_input(item, spec, SegmentSettings(window=(-1000.0, 400.0)))
     assert reads == {True: 4, False: 4}  # by its header alone, to tell series apart; then with its pixels
     assert len(opened.grid.source.headers) == 4  # what DICOM outputs take over
+
+
+def test_a_model_with_a_spacing_writes_masks_on_the_files_own_grid(tmp_path):
+    affine = np.diag([-0.5, 0.5, 2.0, 1.0])
+    stored = np.random.default_rng(0).integers(0, 900, (48, 40, 3)).astype(np.int16)
+    nibabel.save(nibabel.Nifti1Image(stored, affine), tmp_path / "a.nii.gz")
+    folder.save(Levels().build(replace(make_spec((16, 16)), spacing=(1.0, 1.0))), tmp_path / "m")
+    result = berdiff.load(tmp_path / "m").segment(tmp_path / "a.nii.gz", n=2)
+    assert result.grid.shape == result.pool.shape[2:] == (3, 40, 48)
+    (file,) = result.save(tmp_path / "mask.nii.gz")
+    written = nibabel.load(file)
+    assert written.shape[:3] == stored.shape
+    np.testing.assert_array_equal(written.affine, affine)
