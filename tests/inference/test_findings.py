@@ -53,7 +53,7 @@ def test_millimetres_of_nifti_are_those_of_its_affine(oblique, tmp_path):
     (found,) = centers(tmp_path / "c.csv", f"case,z,y,x\na,{z},{y},{x}\n", "mm").find(item, opened)
     assert found.name == "finding-1"
     assert opened.file.values[0][found.center] == MARK
-    np.testing.assert_allclose(opened.placed.to_mm(found.center), (x, y, z), atol=1e-6)
+    np.testing.assert_allclose(opened.grid.to_mm(found.center), (x, y, z), atol=1e-6)
     at = " ".join(map(str, found.center))  # the same place in voxels
     (same,) = centers(tmp_path / "v.csv", f"Case, Z, Y, X, finding\na,{at.replace(' ', ',')},n1\n").find(item, opened)
     assert (same.name, same.center) == ("n1", found.center)
@@ -83,7 +83,7 @@ def test_millimetres_of_dicom_are_patient_coordinates(tmp_path, orientation):
     item, opened = read(tmp_path / "s")
     (found,) = centers(tmp_path / "c.csv", f"case,x,y,z\ns,{x},{y},{z}\n", "mm").find(item, opened)
     assert opened.file.values[0][found.center] == MARK
-    np.testing.assert_allclose(opened.placed.to_mm(found.center), (x, y, z), atol=1e-3)
+    np.testing.assert_allclose(opened.grid.to_mm(found.center), (x, y, z), atol=1e-3)
 
 
 def test_lines_of_the_table_fail_by_themselves(oblique, tmp_path):

@@ -126,7 +126,7 @@ def threshold(i: int) -> int:
 def file_result(*paths: Path, n: int = 4, kind: str = "") -> Result:
     """What `berdiff segment` would hold for a volume of files, with samples by threshold."""
     file = read_images(paths, 1)
-    return volume_result(file.values[0], file.spacing, file.grid, n, kind)
+    return volume_result(file.values[0], file.grid.spacing, file.grid, n, kind)
 
 
 def grid_of(*paths: Path) -> Grid:

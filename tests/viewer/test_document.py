@@ -200,7 +200,7 @@ def test_millimetres_of_an_oblique_nifti_are_nibabels(tmp_path):
     affine = nibabel.affines.from_matvec(turn @ np.diag([0.7, 0.9, 2.5]), (-31.5, 12.25, 7.125))
     nibabel.save(nibabel.Nifti1Image(values, affine), tmp_path / "a.nii.gz")
     file = read_images([tmp_path / "a.nii.gz"], 1)
-    result = volume_result(file.values[0] % 100, file.spacing, file.grid)
+    result = volume_result(file.values[0] % 100, file.grid.spacing, file.grid)
     document = result_document(result)
     assert document["placed"]
     for value in (0, 57, 101, 209):
@@ -213,7 +213,7 @@ def test_millimetres_of_a_dicom_series_and_of_a_picture(tmp_path):
     hu = np.random.default_rng(0).integers(0, 100, (4, 6, 5)).astype(np.int16)
     files = write_series(tmp_path / "series", hu)
     file = read_images(files, 1)
-    document = result_document(volume_result(file.values[0], file.spacing, file.grid))
+    document = result_document(volume_result(file.values[0], file.grid.spacing, file.grid))
     where = np.argwhere(file.values[0] == file.values[0, 0, 0, 0])[0]
     np.testing.assert_allclose(mm(document, where), [40.0, -12.5, 100.0], atol=1e-6)  # DICOM's left and back are minus
     picture = result_document(result_2d(spacing=(0.5, 0.8)))
