@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from made_results import chosen_2d, part_of, result_2d, several_2d, volume_result, write_series
 
-from berdiff.data.image import Grid
-from berdiff.data.reading import Geometry, read_images
 from berdiff.data.apply import Prepared
+from berdiff.data.image import Grid
+from berdiff.data.image import Source as Geometry
+from berdiff.data.reading import read_images
 from berdiff.inference.result import Result
 from berdiff.output.captions import MARKED_MEANS
 from berdiff_viewer import document as module

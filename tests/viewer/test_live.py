@@ -10,8 +10,8 @@ import pytest
 from fake_api import TOKEN, FakeApi, served
 from made_results import result_2d, volume_result
 
-from berdiff.data.reading import Geometry
 from berdiff.data.apply import Prepared
+from berdiff.data.image import Source as Geometry
 from berdiff_viewer.document import image_document, result_document
 
 pytestmark = pytest.mark.slow
