@@ -12,7 +12,6 @@ from made_results import chosen_2d, part_of, result_2d, several_2d, volume_resul
 
 from berdiff.data.apply import Prepared
 from berdiff.data.image import Grid
-from berdiff.data.image import Source as Geometry
 from berdiff.data.reading import read_images
 from berdiff.inference.result import Result
 from berdiff.output.captions import MARKED_MEANS
@@ -186,8 +185,7 @@ def test_an_image_alone_with_its_raters():
 
 
 def opened(result) -> Prepared:
-    reading = Geometry("array", shape=result.grid.shape)
-    return Prepared(result.name, result.image, result.grid.spacing, reading, result.raters, result.notes)
+    return Prepared(result.name, result.image, result.grid, raters=result.raters, notes=result.notes)
 
 
 def mm(document, place) -> np.ndarray:

@@ -11,7 +11,6 @@ from fake_api import TOKEN, FakeApi, served
 from made_results import result_2d, volume_result
 
 from berdiff.data.apply import Prepared
-from berdiff.data.image import Source as Geometry
 from berdiff_viewer.document import image_document, result_document
 
 pytestmark = pytest.mark.slow
@@ -28,7 +27,7 @@ def picture():
 
 
 def opened(result):
-    return Prepared(result.name, result.image, result.grid.spacing, Geometry("array"), None, result.notes)
+    return Prepared(result.name, result.image, result.grid, notes=result.notes)
 
 
 def segment(item, center):
