@@ -53,7 +53,7 @@ def one_slice(result: Result) -> Result:
     z = int(result.raters.sum(axis=(0, 1, 3, 4)).argmax())  # type: ignore[union-attr]
     image = result.image[0, z]
     plane = berdiff.load("lidc-readers").segment(
-        image, 16, center=(SIZE // 2, SIZE // 2), spacing_mm=result.spacing[1:], name=f"{result.name}, slice {z}"
+        image, 16, center=(SIZE // 2, SIZE // 2), spacing_mm=result.grid.spacing[1:], name=f"{result.name}, slice {z}"
     )
     return replace(plane, raters=result.raters[:, :, z])  # type: ignore[index]
 

@@ -10,7 +10,8 @@ from berdiff.inference.model import Model
 from berdiff.inference.result import Result
 from berdiff.inference.settings import SegmentSettings
 from berdiff.output.colours import legend
-from berdiff.output.panels import render, save_png, targets_row
+from berdiff.output.panels import targets_row
+from berdiff.output.pictures import render, save_png
 from berdiff.output.views import clearest_channel
 from reproduce.tables.scale import splits
 
@@ -48,18 +49,16 @@ def plot_examples(examples: Examples, path: Path, store: Store, samples: int, va
     """One row per slice and model: the channel that shows the first slice's masks best, and all targets together."""
     each = list(zip(*examples.values(), strict=True))  # slice by slice, of each model
     first = each[0][0]
-    channel = 0 if first.raters is None else clearest_channel(first.image, first.raters)
+    channel = 0 if first.raters is None else clearest_channel(first.image, first.raters[(..., *first.grid.box)])
     named = ("image",) if len(store.channels) == 1 else (store.channels[channel],)
     raters = max(len(result.raters) for result, *_ in each if result.raters is not None)
     rows, labels = [], []
     for results in each:
         for name, result in zip(examples, results, strict=True):
             assert result.raters is not None  # a store's case has them
-            image, masks, sampled = (
-                result.in_region(of) for of in (result.image[[channel]], result.raters, result.samples)
-            )
+            masks = result.raters[(..., *result.grid.box)]
             about = {"targets": result.targets, "kind": result.kind, "variance": variance}
-            rows.append(targets_row(image, masks, raters, sampled, named, **about))
+            rows.append(targets_row(result.image[[channel]], masks, raters, result.samples, named, **about))
             labels.append(name)
     names, split = "; ".join(result.name for result, *_ in each), splits(store)[1]
     notes = "".join(f" {note}." for note in store.notes)

@@ -23,7 +23,7 @@ from berdiff.errors import InputError
 from berdiff.inference.model import Model
 from berdiff.methods.families.diffusion import DiffusionSegmenter
 from berdiff.methods.sampling import choose_sampler, describe
-from berdiff.output.panels import render, save_png
+from berdiff.output.pictures import render, save_png
 from berdiff.output.tiles import RATER_COLOUR, SAMPLE_COLOUR, Tile
 from reproduce.tables.scale import splits
 

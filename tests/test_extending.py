@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import re
 import signal
+import subprocess
 import sys
 import time
 import tomllib
@@ -130,6 +131,18 @@ def test_it_is_evaluated_and_segments(place: Path, trained: str) -> None:
     config = json.loads((place / trained / "model/config.json").read_text())
     assert config["model"] == {"method": "threshold", "width": 8, "variation": 0.02}
     assert config["input_spec"]["targets"] == ["tumour"]
+
+
+def test_a_format_is_a_word_of_write(place: Path, trained: str) -> None:
+    """In a process of its own, as the choices of a command are made when it starts."""
+    run = "import sys; from berdiff.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    argv = f"segment {trained} scan.png --out counted --write mask pixels --samples 3 --device cpu".split()
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(place / "site"), *sys.path])}
+    subprocess.run([sys.executable, "-c", run, *argv], cwd=place, env=environment, check=True)
+    (table,) = (place / "counted").rglob("pixels.csv")
+    head, *rows = table.read_text().splitlines()
+    assert (head, len(rows), (table.parent / "mask.png").is_file()) == ("tumour", 3, True)
+    assert "pixels.csv" in json.loads((table.parent / "done.json").read_text())["files"]
 
 
 def test_it_is_a_row_of_a_table(place: Path) -> None:

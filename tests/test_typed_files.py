@@ -28,7 +28,7 @@ from berdiff.inference.settings import SegmentSettings
 from berdiff.methods import folder as model_folder
 from berdiff.output.case_files import findings_done
 from berdiff.output.cohort import write_cohort
-from berdiff.output.kinds import OutputSettings
+from berdiff.output.formats import OutputSettings
 from berdiff.output.result_files import LocalFiles
 from berdiff.output.segmentation import SegmentationJob
 from berdiff.training import checkpoint

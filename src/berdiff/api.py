@@ -286,7 +286,7 @@ def segment(
             raise InputError("write: expected out beside it, found none; result.save(...) writes one result")
         return opened.segment(image, n, **options)
     from berdiff.inference.inputs import find_inputs
-    from berdiff.output.kinds import OutputSettings
+    from berdiff.output.formats import OutputSettings
     from berdiff.output.segmentation import SegmentationJob
 
     given = [image] if isinstance(image, str | Path) else image

@@ -1,6 +1,7 @@
 """Which part of an image goes into the page: all of it, or as much around the finding as the limits allow."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -9,16 +10,23 @@ Box = tuple[tuple[int, int], ...]  # [first, last + 1) along each of the last ax
 MAX_SIDE = 2048  # voxels: what every graphics card takes as a side of a volume
 
 
-def marked_box(*masks: np.ndarray, axes: int) -> Box | None:
+def marked_box(masks: np.ndarray, axes: int) -> Box | None:
     """Around all that any of the masks (..., [Z,] H, W) marks; None where that is nothing."""
-    spans: list[list[tuple[int, int]]] = []
-    for mask in masks:
-        marked = np.asarray(mask.any(axis=tuple(range(mask.ndim - axes))))
-        if marked.any():
-            across = [tuple(a for a in range(axes) if a != axis) for axis in range(axes)]
-            lines = [np.asarray(marked.any(axis=others)) for others in across]
-            spans.append([(int(line.argmax()), len(line) - int(line[::-1].argmax())) for line in lines])
-    return tuple((min(a for a, _ in ends), max(b for _, b in ends)) for ends in zip(*spans, strict=True)) or None
+    marked = np.asarray(masks.any(axis=tuple(range(masks.ndim - axes))))
+    if not marked.any():
+        return None
+    lines = [np.asarray(marked.any(axis=tuple(a for a in range(axes) if a != axis))) for axis in range(axes)]
+    return tuple((int(line.argmax()), len(line) - int(line[::-1].argmax())) for line in lines)
+
+
+def around(*boxes: Box | None) -> Box | None:
+    """The smallest box with all of those that are there."""
+    each = zip(*(box for box in boxes if box), strict=True)
+    return tuple((min(a for a, _ in ends), max(b for _, b in ends)) for ends in each) or None
+
+
+def moved(box: Box, by: Sequence[int]) -> Box:
+    return tuple((first + step, last + step) for (first, last), step in zip(box, by, strict=True))
 
 
 def bounded_box(shape: Sequence[int], core: Box | None, most: int) -> Box:
@@ -58,9 +66,21 @@ def _side(length: int, mid: float) -> tuple[int, int]:
     return first, min(length, first + MAX_SIDE)
 
 
-def cut(array: np.ndarray, box: Box) -> np.ndarray:
-    """The box of (..., [Z,] H, W)."""
-    return array[(..., *(slice(*ends) for ends in box))]
+def cut(array: np.ndarray, box: Box, of: Box | None = None) -> np.ndarray:
+    """The box of (..., [Z,] H, W) of an image, or of its part `of`, with 0 outside of it."""
+    region = of or tuple((0, side) for side in array.shape[-len(box) :])
+    both = overlap(region, box)
+    if both == box:
+        return array[_index(box, region)]
+    part = np.zeros((*array.shape[: -len(box)], *(last - first for first, last in box)), array.dtype)
+    if both:
+        part[_index(both, box)] = array[_index(both, region)]
+    return part
+
+
+def _index(part: Box, of: Box) -> tuple[Any, ...]:
+    """Where a part of a box lies in it, on the last axes of an array."""
+    return (..., *(slice(first - start, last - start) for (first, last), (start, _) in zip(part, of, strict=True)))
 
 
 def overlap(a: Box, b: Box) -> Box | None:

@@ -5,14 +5,13 @@ the server may ask that server.
 """
 
 import base64
-from collections.abc import Sequence
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
 from typing import Any
 
-from berdiff.inference.representatives import Representative
-from berdiff.inference.result import Result
+from berdiff.output.formats import Files, Output
+from berdiff.output.html_report import html_templates
 from berdiff_viewer.document import live_document, result_document
 
 STATIC = files("berdiff_viewer") / "static"
@@ -31,9 +30,9 @@ SCRIPTS = (
 STYLE = "viewer.css"
 
 
-def result_page(result: Result, representatives: Sequence[Representative]) -> str:
+def viewer_file(output: Output) -> Files:
     """What `--write viewer` writes."""
-    return page(result_document(result, representatives))
+    yield "viewer.html", page(result_document(output.result, output.representatives)).encode()
 
 
 def live_page(token: str) -> str:
@@ -43,18 +42,19 @@ def live_page(token: str) -> str:
 
 def page(document: dict[str, Any]) -> str:
     """The whole page of a document of `document.py`."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
-    options = {"autoescape": True, "undefined": StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
-    environment = Environment(loader=PackageLoader("berdiff_viewer"), **options)
     live = document["mode"] == "live"
-    return environment.get_template("viewer.html.j2").render(
-        document=document,
-        live=live,
-        policy=policy(live),
-        scripts=[Markup(_text(name)) for name in SCRIPTS],  # our own files: the hashes are of these very texts
-        style=Markup(_text(STYLE)),
+    return (
+        html_templates("berdiff_viewer")
+        .get_template("viewer.html.j2")
+        .render(
+            document=document,
+            live=live,
+            policy=policy(live),
+            scripts=[Markup(_text(name)) for name in SCRIPTS],  # our own files: the hashes are of these very texts
+            style=Markup(_text(STYLE)),
+        )
     )
 
 

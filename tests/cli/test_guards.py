@@ -12,7 +12,7 @@ from PIL import Image
 
 import berdiff
 from berdiff.cli.main import main
-from berdiff.data.reading import read_image_file
+from berdiff.data.reading import read_image
 from berdiff.errors import InputError
 
 FAST = ["--samples", "2", "--steps", "1"]
@@ -100,7 +100,7 @@ def test_values_say_what_a_file_without_a_header_is(tmp_path):
         ("normalised", rng.normal(0, 1, shape).astype(np.float32), "unknown"),
         ("bytes", rng.integers(0, 255, shape).astype(np.uint8), "unknown"),
     ):
-        assert read_image_file(save_nifti(tmp_path / f"{name}.nii", values)).modality == expected, name
+        assert read_image(save_nifti(tmp_path / f"{name}.nii", values)).modality == expected, name
 
 
 def test_pictures(tmp_path, capsys):

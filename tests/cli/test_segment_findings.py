@@ -56,7 +56,7 @@ def test_centres_fail_alone_and_the_others_are_in_table_json_and_cohort(grey, sc
     model = berdiff.load(grey)
     assert 0 <= facts["measurements"]["finding"]["disagreement"] <= 1
     result = model.segment(scans / "a.nii.gz", n=2, steps=2, center=(4, 20, 20), extent=2.5)
-    assert result.roi == ((3, 6), (4, 36), (4, 36))
+    assert result.region == ((3, 6), (4, 36), (4, 36))
     with (tmp_path / "out/cohort.csv").open() as file:
         assert {row["folder"] for row in csv.DictReader(file)} == {"a/n1", "a/[b]n2", "p/finding-1"}
     assert run(grey, scans, tmp_path / "out", *options, "--json") == 2

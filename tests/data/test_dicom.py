@@ -21,13 +21,13 @@ def series(folder, zs=(5.0, 0.0, 2.5)):
 
 def test_a_series_comes_back_in_order_with_its_units_and_geometry(tmp_path):
     volume = read_series(series(tmp_path))
-    assert volume.hu.dtype == np.float32
-    np.testing.assert_array_equal(volume.hu, [RAMP - 1024, RAMP + 25 - 1024, RAMP + 50 - 1024])
-    assert volume.spacing == (2.5, 0.5, 0.75)
-    np.testing.assert_array_equal(volume.positions[:, 2], [0, 2.5, 5])
-    assert [f.name for f in volume.files] == ["1.dcm", "2.dcm", "0.dcm"]
-    assert volume.header.modality == "CT"
-    header = read_header(volume.files[0])
+    assert volume.values.dtype == np.float32
+    np.testing.assert_array_equal(volume.values, [[RAMP - 1024, RAMP + 25 - 1024, RAMP + 50 - 1024]])
+    assert volume.grid.spacing == (2.5, 0.5, 0.75)
+    assert [volume.grid.to_mm((z, 0, 0))[2] for z in range(3)] == [0, 2.5, 5]
+    assert [f.name for f in volume.source.paths] == ["1.dcm", "2.dcm", "0.dcm"]
+    assert volume.modality == "ct"
+    header = read_header(volume.source.paths[0])
     assert (header.patient, header.series_uid, header.spacing) == ("P1", "1.2.3.4", (0.5, 0.75))
 
 
@@ -36,8 +36,9 @@ def test_slices_are_ordered_along_the_normal_of_their_plane(tmp_path):
     for i, x in enumerate((1.0, 9.0, 5.0)):
         write_slice(tmp_path / f"{i}.dcm", RAMP, ImagePositionPatient=[x, 0, 0], ImageOrientationPatient=sagittal)
     volume = read_series(tmp_path)
-    np.testing.assert_array_equal(volume.positions[:, 0], [9, 5, 1])
-    assert volume.spacing[0] == 4
+    assert [path.name for path in volume.source.paths] == ["1.dcm", "2.dcm", "0.dcm"]  # x of 9, 5, 1
+    assert volume.source.to_stored(volume.values[0])[:, 0, 0].tolist() == [-1024.0] * 3
+    assert volume.grid.spacing[2] == 4
 
 
 def test_the_rescale_tags_are_applied_and_a_modality_without_them_keeps_its_values(tmp_path):
@@ -52,7 +53,7 @@ def test_other_files_are_left_alone_and_a_file_without_suffix_is_known_by_its_le
     write_slice(tmp_path / "b" / "1.2.840.99", RAMP, 1.0)
     (tmp_path / "notes.xml").write_text("<x/>")
     (tmp_path / "LICENSE").write_text("short")
-    assert read_series(tmp_path).hu.shape == (2, 12, 10)
+    assert read_series(tmp_path).values.shape == (1, 2, 12, 10)
 
 
 def test_series_are_told_apart_by_uid_not_by_folder(tmp_path):
@@ -135,11 +136,11 @@ def test_an_empty_folder_a_missing_one_and_a_file(tmp_path):
 
 def test_real_slices_agree_with_pydicoms_own_reading(shared_data):
     volume = read_series(shared_data / "layouts" / "lidc_dicom")
-    assert volume.hu.shape == (16, 512, 512)
-    assert volume.spacing == (2.5, 0.703125, 0.703125)
-    assert read_header(volume.files[0]).patient == "LIDC-IDRI-0001"
-    data = pydicom.dcmread(volume.files[3])
-    np.testing.assert_array_equal(volume.hu[3], data.pixel_array - 1024.0)
+    assert volume.grid.shape == (16, 512, 512)
+    assert volume.grid.spacing == (2.5, 0.703125, 0.703125)
+    assert read_header(volume.source.paths[0]).patient == "LIDC-IDRI-0001"
+    data = pydicom.dcmread(volume.source.paths[3])
+    np.testing.assert_array_equal(volume.values[0, 3], data.pixel_array - 1024.0)
 
 
 def test_a_gap_is_refused_with_its_positions(tmp_path):
@@ -147,17 +148,18 @@ def test_a_gap_is_refused_with_its_positions(tmp_path):
     refused(lambda: read_series(tmp_path), str(tmp_path), "2.5 mm apart", "7.5 to 15 mm", "--allow-gaps")
     with pytest.raises(InputError, match=r"2\.5 to 5\.5 mm"):  # more than a tenth off
         read_series(series(tmp_path / "uneven", zs=(0, 2.5, 5.5, 8, 10.5)))
-    assert len(read_series(series(tmp_path / "even", zs=(0, 2.5, 5.2, 7.7, 10.2))).hu) == 5  # scanners round
+    assert len(read_series(series(tmp_path / "even", zs=(0, 2.5, 5.2, 7.7, 10.2))).values[0]) == 5  # scanners round
 
 
 def test_a_gap_may_be_interpolated(tmp_path):
     series(tmp_path, zs=(0, 2.5, 5, 7.5, 15, 17.5))
     volume = read_series(tmp_path, allow_gaps=True)
-    np.testing.assert_allclose(volume.positions[:, 2], 2.5 * np.arange(8))
+    np.testing.assert_allclose([volume.grid.to_mm((z, 0, 0))[2] for z in range(8)], 2.5 * np.arange(8))
     values = [RAMP + int(10 * z) - 1024.0 for z in (0, 2.5, 5, 7.5)] + [RAMP + z - 1024.0 for z in (100, 125, 150, 175)]
-    np.testing.assert_allclose(volume.hu, values)  # they grow evenly, so what was missing comes back
-    assert volume.spacing[0] == 2.5
-    assert "7.5 to 15 mm" in volume.resampled
+    np.testing.assert_allclose(volume.values[0], values)  # they grow evenly, so what was missing comes back
+    assert volume.grid.spacing[0] == 2.5
+    assert volume.source.resampled
+    assert "7.5 to 15 mm" in volume.warnings[0]
 
 
 def test_one_of_two_slices_at_one_place(tmp_path):
@@ -165,8 +167,9 @@ def test_one_of_two_slices_at_one_place(tmp_path):
     write_slice(tmp_path / "again.dcm", RAMP * 0, 2.5, spacing=(0.5, 0.75), InstanceNumber=9)
     refused(lambda: read_series(tmp_path), "again.dcm", "2.5 mm", "--allow-gaps")
     volume = read_series(tmp_path, allow_gaps=True)
-    assert [path.name for path in volume.files] == ["0.dcm", "1.dcm", "2.dcm"]  # the lower instance number
-    assert volume.resampled
+    assert [path.name for path in volume.source.paths] == ["0.dcm", "1.dcm", "2.dcm"]  # the lower instance number
+    assert volume.warnings
+    assert not volume.source.resampled
 
 
 def test_mixed_orientations_name_the_position(tmp_path):
@@ -188,4 +191,4 @@ def test_what_a_series_is_called_by_is_read_with_its_header(tmp_path):
 def test_positions_with_one_decimal_are_no_gaps(tmp_path):
     """0.625 mm apart, as some scanners write it: 0.6, 0.6, 0.7, ...; the distance is the mean, or volumes are wrong."""
     zs = tuple(round(0.625 * i, 1) for i in range(17))
-    assert read_series(series(tmp_path, zs=zs)).spacing[0] == pytest.approx(0.625)
+    assert read_series(series(tmp_path, zs=zs)).grid.spacing[0] == pytest.approx(0.625)

@@ -7,7 +7,7 @@ import pytest
 import tifffile
 from PIL import Image
 
-from berdiff.data.images import binary, read_image, read_labels, read_mask
+from berdiff.data.images import binary, read_labels, read_mask, read_picture
 from berdiff.errors import InputError
 
 RNG = np.random.default_rng(0)
@@ -22,7 +22,7 @@ def channels_first(pixels: np.ndarray) -> np.ndarray:
 def test_lossless(tmp_path):
     for suffix, pixels in product(("png", "tif"), (GREY, COLOUR, GREY.astype(np.uint16) * 257)):
         Image.fromarray(pixels).save(tmp_path / f"a.{suffix}")
-        image = read_image(tmp_path / f"a.{suffix}")
+        image = read_picture(tmp_path / f"a.{suffix}")
         assert image.dtype == pixels.dtype
         np.testing.assert_array_equal(image, channels_first(pixels))
 
@@ -31,7 +31,7 @@ def test_tiff_keeps_all_bits(tmp_path):
     for dtype, shape in product((np.uint16, np.float32, np.float64), ((5, 7), (5, 7, 3))):
         pixels = (RNG.random(shape) * 60000).astype(dtype)
         tifffile.imwrite(tmp_path / "a.tif", pixels)
-        image = read_image(tmp_path / "a.tif")
+        image = read_picture(tmp_path / "a.tif")
         np.testing.assert_array_equal(image, channels_first(pixels).astype(image.dtype))
         assert image.dtype == (np.float32 if dtype == np.float64 else dtype)
 
@@ -39,19 +39,19 @@ def test_tiff_keeps_all_bits(tmp_path):
 def test_tiff_compressions_and_white_zero(tmp_path):
     for compression in ("tiff_lzw", "tiff_deflate", "packbits"):
         Image.fromarray(GREY).save(tmp_path / "a.tif", compression=compression)
-        np.testing.assert_array_equal(read_image(tmp_path / "a.tif")[0], GREY)
+        np.testing.assert_array_equal(read_picture(tmp_path / "a.tif")[0], GREY)
     tifffile.imwrite(tmp_path / "w.tif", 255 - GREY, photometric="miniswhite")
-    np.testing.assert_array_equal(read_image(tmp_path / "w.tif")[0], GREY)
+    np.testing.assert_array_equal(read_picture(tmp_path / "w.tif")[0], GREY)
 
 
 def test_alpha_palette_and_one_bit(tmp_path):
     Image.fromarray(np.dstack([COLOUR, GREY])).save(tmp_path / "a.png")
-    np.testing.assert_array_equal(read_image(tmp_path / "a.png"), np.moveaxis(COLOUR, -1, 0))
+    np.testing.assert_array_equal(read_picture(tmp_path / "a.png"), np.moveaxis(COLOUR, -1, 0))
     indexed = Image.fromarray(GREY % 3)
     indexed.putpalette([10, 20, 30, 40, 50, 60, 70, 80, 90])
     indexed.save(tmp_path / "p.png")
     np.testing.assert_array_equal(read_labels(tmp_path / "p.png"), GREY % 3)
-    np.testing.assert_array_equal(read_image(tmp_path / "p.png")[0], GREY % 3 * 30 + 10)
+    np.testing.assert_array_equal(read_picture(tmp_path / "p.png")[0], GREY % 3 * 30 + 10)
     for suffix in ("png", "tif"):
         Image.fromarray(GREY > 99).save(tmp_path / f"b.{suffix}")
         np.testing.assert_array_equal(read_mask(tmp_path / f"b.{suffix}"), GREY > 99)
@@ -59,8 +59,8 @@ def test_alpha_palette_and_one_bit(tmp_path):
 
 def test_grey_saved_as_colour(tmp_path):
     Image.fromarray(np.dstack([GREY] * 3)).save(tmp_path / "a.png")
-    assert read_image(tmp_path / "a.png").shape == (3, 5, 7)
-    np.testing.assert_array_equal(read_image(tmp_path / "a.png", channels=1)[0], GREY)
+    assert read_picture(tmp_path / "a.png").shape == (3, 5, 7)
+    np.testing.assert_array_equal(read_picture(tmp_path / "a.png", channels=1)[0], GREY)
     np.testing.assert_array_equal(read_labels(tmp_path / "a.png"), GREY)
 
 
@@ -71,13 +71,13 @@ def test_refused(tmp_path):
     (tmp_path / "t.tif").write_bytes((tmp_path / "n.tif").read_bytes()[:-30])
     Image.fromarray(GREY).save(tmp_path / "g.gif", save_all=True, append_images=[Image.fromarray(255 - GREY)])
     for read, name, sentence in [
-        (lambda path: read_image(path, channels=1), "c.png", r"expected 1 channel\(s\), found 3"),
+        (lambda path: read_picture(path, channels=1), "c.png", r"expected 1 channel\(s\), found 3"),
         (read_labels, "c.png", "expected a mask of one channel"),
-        (read_image, "n.tif", "expected finite values, found NaN"),
-        (read_image, "v.tif", "expected one 2D picture"),
-        (read_image, "t.tif", "found a damaged one"),
-        (read_image, "g.gif", "expected a picture .PNG, JPG or TIFF., found something else"),
-        (read_image, "none.png", "found no such file"),
+        (read_picture, "n.tif", "expected finite values, found NaN"),
+        (read_picture, "v.tif", "expected one 2D picture"),
+        (read_picture, "t.tif", "found a damaged one"),
+        (read_picture, "g.gif", "expected a picture .PNG, JPG or TIFF., found something else"),
+        (read_picture, "none.png", "found no such file"),
         (lambda path: read_mask(path, size=(7, 5)), "c.png", "expected a mask of"),
     ]:
         with pytest.raises(InputError, match=sentence) as caught:

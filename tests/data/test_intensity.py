@@ -6,7 +6,7 @@ from folder_writer import H, W, blob, cases, picture, save
 
 from berdiff.data.input_spec import Intensity
 from berdiff.data.intensity import to_unit
-from berdiff.data.reading import read_image_files
+from berdiff.data.reading import read_images
 from berdiff.errors import InputError
 
 RNG = np.random.default_rng(0)
@@ -68,8 +68,8 @@ def test_a_file_is_used_by_the_rule_it_was_prepared_by(tmp_path):
         mask = blob(0, values.shape[:-1] if values.shape[-1] == 3 else values.shape)
         save(tmp_path / name / "masks" / name, mask)
         prepared = np.stack([case.image for case in cases(tmp_path / name, scale=rule)], axis=1)  # (C, Z, H, W)
-        file = read_image_files([path], len(prepared))
-        kind = {"planar": file.planar, "colour": file.colour, "stack": file.stack, "ct": file.ct}
+        file = read_images([path], len(prepared))
+        kind = {"planar": file.grid.planar, "colour": file.colour, "stack": file.stack, "ct": file.ct}
         np.testing.assert_allclose(to_unit(file.values, Intensity(rule), name, **kind), prepared, atol=1e-6)
 
 

@@ -21,7 +21,7 @@ from PIL import Image
 from berdiff.cli.main import main
 from berdiff.data import dicom
 from berdiff.data.limits import Limits, using
-from berdiff.data.reading import read_image_file
+from berdiff.data.reading import read_image
 from berdiff.data.sources import lidc_hdf5, lidc_pickle
 from berdiff.data.store import Store
 
@@ -55,7 +55,7 @@ def test_bombs_cost_nothing(tmp_path):
         (tmp_path / "a.npy", "(--max-pixels), found 900000000"),
         (deflated(tmp_path / "d.dcm", 1000), "expected at most 0.03125 GB when unpacked (--max-gigabytes)"),
     ):
-        refused(lambda path=path: read_image_file(path), path.name, sentence)
+        refused(lambda path=path: read_image(path), path.name, sentence)
     assert peak() - before < 100
 
 
@@ -63,9 +63,9 @@ def test_the_options_move_the_limits(tmp_path):
     picture = tmp_path / "p.png"
     Image.fromarray(np.zeros((20, 20), np.uint8)).save(picture)
     with using(SMALL):
-        refused(lambda: read_image_file(picture), "expected at most 300 pixels (--max-pixels), found 400 (20x20x1)")
+        refused(lambda: read_image(picture), "expected at most 300 pixels (--max-pixels), found 400 (20x20x1)")
     with using(Limits(max_pixels=400)):
-        assert read_image_file(picture).values.shape == (1, 1, 20, 20)
+        assert read_image(picture).values.shape == (1, 1, 20, 20)
     slices = [write_slice(tmp_path / "s" / f"{z}.dcm", np.zeros((8, 8)), z).parent for z in range(9)]
     with using(SMALL):
         refused(lambda: dicom.read_series(slices[0]), "(--max-pixels), found 576 (9x8x8)")
@@ -75,7 +75,7 @@ def test_the_options_move_the_limits(tmp_path):
 def test_a_picture_is_taken_for_what_it_is(tmp_path):
     """Pillow would start Ghostscript for this one."""
     (tmp_path / "a.png").write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n")
-    refused(lambda: read_image_file(tmp_path / "a.png"), "expected a picture (PNG, JPG or TIFF), found something else")
+    refused(lambda: read_image(tmp_path / "a.png"), "expected a picture (PNG, JPG or TIFF), found something else")
 
 
 @pytest.mark.parametrize("kind", ["key", "uid", "memo", "length"])

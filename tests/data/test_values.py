@@ -9,7 +9,7 @@ from layouts import refused
 
 from berdiff.cli.main import main
 from berdiff.data.input_spec import Intensity
-from berdiff.data.reading import read_image_file
+from berdiff.data.reading import read_image
 from berdiff.device import choose_device
 
 
@@ -22,12 +22,12 @@ def test_in_every_format(tmp_path, value, found):
     nibabel.save(nibabel.Nifti1Image(values, np.eye(4)), tmp_path / "a.nii")
     for name in ("a.npy", "a.tif", "a.nii"):
         for channels in (1, None):  # as for a model, and as for a store
-            refused(lambda name=name, channels=channels: read_image_file(tmp_path / name, channels), name, found)
+            refused(lambda name=name, channels=channels: read_image(tmp_path / name, channels), name, found)
 
 
 def test_a_slope_that_overflows(tmp_path):
     write_slice(tmp_path / "a.dcm", np.ones((4, 4)), RescaleSlope="1e38")
-    refused(lambda: read_image_file(tmp_path / "a.dcm"), "a.dcm: expected")
+    refused(lambda: read_image(tmp_path / "a.dcm"), "a.dcm: expected")
 
 
 def test_an_image_of_nan_is_no_finding_of_area_0(tmp_path, capsys):

@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 from dicom_writer import write_slice
 
-from berdiff.data.reading import read_image_file
+from berdiff.data.image import check_same_place
+from berdiff.data.reading import outline, read_image
 from berdiff.data.volumes import (
-    check_same_place,
     read_plane,
     read_volume,
     shape_of,
-    shape_of_dicom,
     stored_shape,
     whole_labels,
 )
@@ -42,18 +41,18 @@ def test_every_stored_orientation_gives_the_same_upright_voxels_and_the_way_back
                 affine[:3, 3] += np.multiply(step[axis], stored.shape[place] - 1)
         path = save(tmp_path / "v.nii.gz", np.ascontiguousarray(stored), affine)
         volume = read_volume(path)
-        np.testing.assert_array_equal(volume.voxels, UPRIGHT)
-        assert volume.spacing == pytest.approx((3.0, 2.0, 1.5))
-        np.testing.assert_allclose(volume.affine @ [1, 1, 1, 1], [-1.5, -2, 3, 1])
+        np.testing.assert_array_equal(volume.values[0], UPRIGHT)
+        assert volume.grid.spacing == pytest.approx((3.0, 2.0, 1.5))
+        np.testing.assert_allclose(volume.grid.affine @ [1, 1, 1, 1], [-1.5, -2, 3, 1])
         assert shape_of(path) == UPRIGHT.shape
-        back = read_image_file(path).geometry.to_stored(np.stack([UPRIGHT, -UPRIGHT]))
+        back = read_image(path).grid.to_stored(np.stack([UPRIGHT, -UPRIGHT]))
         np.testing.assert_array_equal(back, [stored, -stored])
 
 
 def test_four_dimensions_become_channels_first(tmp_path):
     stored = np.stack([UPRIGHT.T, 10 * UPRIGHT.T], axis=-1)
     path = save(tmp_path / "v.nii", stored)
-    np.testing.assert_array_equal(read_volume(path, ndim=4).voxels, [UPRIGHT, 10 * UPRIGHT])
+    np.testing.assert_array_equal(read_volume(path, ndim=4).values, [UPRIGHT, 10 * UPRIGHT])
     assert shape_of(path, ndim=4) == (2, 3, 4, 5)
     with pytest.raises(InputError, match=r"v\.nii: expected 3 dimensions, found the shape 5x4x3x2"):
         read_volume(path)
@@ -73,8 +72,8 @@ def test_scaled_values_come_as_float32(tmp_path):
     nibabel.save(image, tmp_path / "v.nii")
     expected = nibabel.load(tmp_path / "v.nii").get_fdata()
     volume = read_volume(tmp_path / "v.nii")
-    assert volume.voxels.dtype == np.float32
-    np.testing.assert_allclose(np.sort(volume.voxels.ravel()), np.sort(expected.ravel()), rtol=1e-6)
+    assert volume.values.dtype == np.float32
+    np.testing.assert_allclose(np.sort(volume.values.ravel()), np.sort(expected.ravel()), rtol=1e-6)
 
 
 def test_a_dicom_series_lies_where_its_tags_place_it(tmp_path):
@@ -101,20 +100,20 @@ def check_places(folder, orientation):
             where[stored[row, column]] = (
                 position + 0.75 * column * across + 0.5 * row * down
             )  # DICOM part 3, C.7.6.2.1.1
-    volume = read_image_file(folder).volume
-    assert volume is not None
-    assert shape_of_dicom(folder) == volume.voxels.shape
-    for z, y, x in np.ndindex(volume.voxels.shape):
-        left_back_up = where[int(volume.voxels[z, y, x])]
-        np.testing.assert_allclose((volume.affine @ [x, y, z, 1])[:3], left_back_up * [-1, -1, 1], atol=1e-9)
-    assert (np.diag(volume.affine)[:3] * [-1, -1, 1] > 0).all()  # left, back, up
+    volume = read_image(folder)
+    values, affine, seen = volume.values[0], volume.grid.affine, outline([folder])
+    assert (seen.slices, *seen.size) == values.shape
+    for z, y, x in np.ndindex(values.shape):
+        left_back_up = where[int(values[z, y, x])]
+        np.testing.assert_allclose((affine @ [x, y, z, 1])[:3], left_back_up * [-1, -1, 1], atol=1e-9)
+    assert (np.diag(affine)[:3] * [-1, -1, 1] > 0).all()  # left, back, up
 
 
 def test_one_slice_is_a_volume_of_one(tmp_path):
     write_slice(tmp_path / "a.dcm", np.zeros((4, 5)))
-    series, one = read_image_file(tmp_path), read_image_file(tmp_path / "a.dcm")
-    assert (series.values.shape, series.planar) == ((1, 1, 4, 5), False)
-    assert (one.values.shape, one.planar) == ((1, 1, 4, 5), True)
+    series, one = read_image(tmp_path), read_image(tmp_path / "a.dcm")
+    assert (series.values.shape, series.grid.planar) == ((1, 1, 4, 5), False)
+    assert (one.values.shape, one.grid.planar) == ((1, 1, 4, 5), True)
 
 
 def test_volumes_elsewhere_are_refused(tmp_path):

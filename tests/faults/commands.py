@@ -14,7 +14,7 @@ from PIL import Image
 
 from berdiff.boundary import run as behind_the_boundary
 from berdiff.cli.main import main
-from berdiff.data.reading import read_image_file
+from berdiff.data.reading import read_image
 from berdiff.inference.inputs import find_inputs
 from berdiff.methods.folder import save
 from berdiff.training.session import train
@@ -76,7 +76,7 @@ class World:
     def view(self, out: Path) -> int:
         """What the viewer does where a mask is saved."""
         (item, *_) = find_inputs([str(self.base / "pictures")])
-        file, mask = read_image_file(item.paths[0]), np.zeros((16, 16), np.uint8)
+        file, mask = read_image(item.paths[0]), np.zeros((16, 16), np.uint8)
         mask[4:9, 5:8] = 1
 
         def save() -> None:

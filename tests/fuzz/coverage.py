@@ -16,7 +16,7 @@ import atheris
 with atheris.instrument_imports(include=["berdiff.data"]):
     from berdiff.data.csv_table import read_csv
     from berdiff.data.manifest import parse
-    from berdiff.data.reading import read_image_file
+    from berdiff.data.reading import read_image
     from berdiff.data.sources.plain_pickle import load_plain
     from berdiff.data.table import parse_table
 
@@ -25,11 +25,11 @@ from fuzz.seeds import SEEDS
 
 # what is read -> its seeds, the suffix of the file, and the reader
 READERS: dict[str, tuple[str, str, Callable[[Path], Any]]] = {
-    "png": ("pictures", ".png", read_image_file),
-    "tiff": ("tiff", ".tif", read_image_file),
-    "nifti": ("nifti", ".nii", read_image_file),
-    "dicom": ("dicom", ".dcm", read_image_file),
-    "npy": ("npy", ".npy", read_image_file),
+    "png": ("pictures", ".png", read_image),
+    "tiff": ("tiff", ".tif", read_image),
+    "nifti": ("nifti", ".nii", read_image),
+    "dicom": ("dicom", ".dcm", read_image),
+    "npy": ("npy", ".npy", read_image),
     "pickle": ("pickle", ".pickle", load_plain),
     "csv": ("centers", ".csv", lambda path: read_csv(path, ("case",))),
     "manifest": ("store", ".json", lambda path: parse(path.read_text(errors="replace"), "store")),

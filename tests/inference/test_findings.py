@@ -53,7 +53,7 @@ def test_millimetres_of_nifti_are_those_of_its_affine(oblique, tmp_path):
     (found,) = centers(tmp_path / "c.csv", f"case,z,y,x\na,{z},{y},{x}\n", "mm").find(item, opened)
     assert found.name == "finding-1"
     assert opened.file.values[0][found.center] == MARK
-    np.testing.assert_allclose(opened.placed.to_mm(found.center), (x, y, z), atol=1e-6)
+    np.testing.assert_allclose(opened.grid.to_mm(found.center), (x, y, z), atol=1e-6)
     at = " ".join(map(str, found.center))  # the same place in voxels
     (same,) = centers(tmp_path / "v.csv", f"Case, Z, Y, X, finding\na,{at.replace(' ', ',')},n1\n").find(item, opened)
     assert (same.name, same.center) == ("n1", found.center)
@@ -83,7 +83,7 @@ def test_millimetres_of_dicom_are_patient_coordinates(tmp_path, orientation):
     item, opened = read(tmp_path / "s")
     (found,) = centers(tmp_path / "c.csv", f"case,x,y,z\ns,{x},{y},{z}\n", "mm").find(item, opened)
     assert opened.file.values[0][found.center] == MARK
-    np.testing.assert_allclose(opened.placed.to_mm(found.center), (x, y, z), atol=1e-3)
+    np.testing.assert_allclose(opened.grid.to_mm(found.center), (x, y, z), atol=1e-3)
 
 
 def test_lines_of_the_table_fail_by_themselves(oblique, tmp_path):
@@ -255,7 +255,7 @@ def test_segment_around_a_centre_is_the_same_slices_by_hand():
         by_hand = model.segment(volume, n=3, center=(10, 9), slices=(4, 9), spacing_mm=(2.5, 1, 1))
         assert around.pool.any()
         np.testing.assert_array_equal(around.pool, by_hand.pool)
-        assert around.roi == by_hand.roi == ((4, 9), (2, 18), (1, 17))
+        assert around.region == by_hand.region == ((4, 9), (2, 18), (1, 17))
         assert around.settings["region"]["center"] == [6, 10, 9]
         assert around.settings["region"]["extent"] == 5
         np.testing.assert_array_equal(around.image[:, 4:9], by_hand.image[:, 4:9])

@@ -44,10 +44,10 @@ def test_three_lines():
     np.testing.assert_array_equal(levels[2], result.samples.sum(0) >= 0.75 * 5)
     assert sum(r.frequency for r in result.representatives(3)) == pytest.approx(1)
     assert result.measurements()["nodule"]["area"]["unit"] == "px^2"
-    assert (result.roi, result.targets, result.settings["model"]) == (None, ("nodule",), "bright")
+    assert (result.region, result.targets, result.settings["model"]) == (None, ("nodule",), "bright")
     assert result.settings["weights_sha256"] == "0" * 64
     np.testing.assert_array_equal(result.image, IMAGE[None])
-    assert len(result.plot().axes) >= 5
+    assert result.plot().width > 500
     assert 0 < result.samples.mean() < 1
     assert (result.samples[0] != result.samples[1]).any()
 
@@ -70,17 +70,19 @@ def test_tensors_paths_and_arrays_are_the_same(tmp_path):
     results = [model.segment(given, n=3) for given in (grey, torch.from_numpy(grey), tmp_path / "image.png")]
     for other in results[1:]:
         np.testing.assert_array_equal(other.samples, results[0].samples)
-    assert results[2].geometry.paths == (tmp_path / "image.png",)
+    assert results[2].grid.source.paths == (tmp_path / "image.png",)
 
 
 def test_a_region_is_what_the_network_sees_and_the_rest_is_empty():
     large = RNG.random((40, 50), np.float32)
     model = bright_model()
     result = model.segment(large, n=3, center=(20, 30))
-    assert result.roi == ((12, 28), (22, 38))
+    assert result.region == ((12, 28), (22, 38))
     part = np.ascontiguousarray(large[12:28, 22:38])
-    np.testing.assert_array_equal(result.in_region(result.samples), by_hand(model, part, "image", 3, 0))
-    assert result.samples.sum() == result.in_region(result.samples).sum()
+    np.testing.assert_array_equal(result.samples, by_hand(model, part, "image", 3, 0))
+    whole = result.whole(result.samples)
+    np.testing.assert_array_equal(whole[..., 12:28, 22:38], result.samples)
+    assert (whole.shape[-2:], whole.sum()) == (large.shape, result.samples.sum())
     small = model.segment(IMAGE[:9, :12], n=3, pad=True)  # the middle of a larger one
     padded = np.pad(IMAGE[:9, :12], ((3, 4), (2, 2)))
     np.testing.assert_array_equal(small.samples, by_hand(model, padded, "image", 3, 0)[..., 3:12, 2:14])
@@ -117,9 +119,8 @@ def test_without_coherence_a_volume_is_its_slices_each_with_noise_of_its_own():
     for z in range(4):
         np.testing.assert_array_equal(result.samples[:, :, z], by_hand(model, volume[z], f"v|{z}", 3, 0))
     part = model.segment(volume, n=3, slices=(1, 3), name="v", batch_size=1, coherence=0)
-    assert part.roi == ((1, 3), (0, 16), (0, 16))
-    np.testing.assert_array_equal(part.samples[:, :, 1:3], result.samples[:, :, 1:3])
-    assert not part.samples[:, :, [0, 3]].any()
+    assert part.region == ((1, 3), (0, 16), (0, 16))
+    np.testing.assert_array_equal(part.samples, result.samples[:, :, 1:3])
     assert result.measurements()["nodule"]["volume"]["unit"] == "mm^3"
 
 
@@ -146,8 +147,8 @@ def test_the_noise_of_a_region_begins_at_its_first_slice_and_one_slice_is_that_s
     volume, model = RNG.random((5, 16, 16), np.float32), bright_model()
     part = model.segment(volume, n=3, slices=(2, 4), name="v").samples
     one = model.segment(volume, n=3, slices=(2, 3), name="v").samples
-    np.testing.assert_array_equal(part[:, :, 2], one[:, :, 2])
-    np.testing.assert_array_equal(one[:, :, 2], by_hand(model, volume[2], "v|2", 3, 0))
+    np.testing.assert_array_equal(part[:, :, 0], one[:, :, 0])
+    np.testing.assert_array_equal(one[:, :, 0], by_hand(model, volume[2], "v|2", 3, 0))
 
 
 def test_tiles_of_a_volume_are_one_opinion_too():
@@ -220,9 +221,9 @@ def test_cases_of_a_store_are_segmented_at_the_centre_with_their_raters():
     results = model.case_results(store, [2, 5], SegmentSettings(samples=3), lambda *done: progress.append(done))  # type: ignore[arg-type]
     assert progress == [(1, 2), (2, 2)]
     for index, result in zip([2, 5], results, strict=True):
-        assert (result.name, result.roi) == (f"case {index}", ((4, 12), (4, 12)))
+        assert (result.name, result.region) == (f"case {index}", ((4, 12), (4, 12)))
         part = np.ascontiguousarray(store.read([index])[0][0, 0, 4:12, 4:12])
-        np.testing.assert_array_equal(result.in_region(result.samples), by_hand(model, part, result.name, 3, 0))
+        np.testing.assert_array_equal(result.samples, by_hand(model, part, result.name, 3, 0))
         assert result.raters is not None
         assert len(result.raters) == store.cases.raters[index]
         assert result.notes == ("random weights", "made for tests")
@@ -237,7 +238,7 @@ def test_what_does_not_fit_is_reported(tmp_path):
         ({"set": "magic"}, "^set: expected one of .*independent.*representative.*, found 'magic'"),
         ({"set": "systematic", "pool": 8}, "^pool: expected at least 16, the masks to choose from it, found 8"),
         ({"pool": 0}, "^pool: expected at least 1, found 0"),
-        ({"n": 10**12}, r"^image: expected .* GiB for 1000000000000 masks of the whole image, found less memory"),
+        ({"n": 10**12}, r"^image: expected .* GiB for 1000000000000 masks, found less memory"),
         ({"overlap": 1.0}, "^overlap: expected less than 1.0, found 1.0"),
     ]:
         with pytest.raises(InputError, match=message):

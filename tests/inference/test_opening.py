@@ -30,8 +30,8 @@ def test_pictures_are_divided_by_255_unless_a_window_is_asked_for(tmp_path):
     Image.fromarray(GREY).save(tmp_path / "two.dots.png")
     image = opened(tmp_path / "two.dots.png", make_spec(**CT))  # the model's window is for raw values
     np.testing.assert_array_equal(image.image, GREY[None].astype(np.float32) / 255)
-    assert (image.name, image.geometry.kind, image.geometry.shape) == ("two.dots", "png", (12, 20))
-    assert np.isnan(image.spacing).all()
+    assert (image.name, image.grid.source.kind, image.grid.source.shape) == ("two.dots", "png", (12, 20))
+    assert np.isnan(image.grid.spacing).all()
     forced = opened(tmp_path / "two.dots.png", make_spec(**CT), SegmentSettings(window=(50, 100)))
     np.testing.assert_allclose(forced.image, np.clip((GREY[None].astype(np.float32) - 50) / 50, 0, 1), atol=1e-6)
 
@@ -55,11 +55,11 @@ def test_a_dicom_series_comes_upright_and_goes_back_to_its_files(tmp_path):
     for z in range(4):
         write_slice(tmp_path / f"{9 - z}.dcm", stack[z], z=100 - 2.5 * z, spacing=(0.6, 0.8))
     image = opened(tmp_path, make_spec(**CT))
-    assert image.spacing == pytest.approx((2.5, 0.6, 0.8))
-    assert image.aspect == pytest.approx(0.75)
+    assert image.grid.spacing == pytest.approx((2.5, 0.6, 0.8))
+    assert image.grid.aspect == pytest.approx(0.75)
     np.testing.assert_allclose(image.image[0], stack[::-1] / 2000, atol=1e-6)  # slice 0 is the lowest
-    back = image.geometry.to_stored(image.image[0])
-    for plane, path in zip(back, image.geometry.paths, strict=True):
+    back = image.grid.source.to_stored(image.image[0])
+    for plane, path in zip(back, image.grid.source.paths, strict=True):
         np.testing.assert_allclose(plane, stack[9 - int(path.stem)] / 2000, atol=1e-6)
     one = opened(tmp_path / "9.dcm", make_spec(**CT))  # a file by itself is a 2D image
     np.testing.assert_allclose(one.image[0], stack[0] / 2000, atol=1e-6)
@@ -74,7 +74,7 @@ def test_sequences_are_channels_of_one_place(tmp_path):
         save_nifti(tmp_path / f"a_{name}.nii.gz", volume, np.diag([-1.0, -1, 2, 1]))
     image = opened(tmp_path, spec)
     np.testing.assert_array_equal(image.image, values.transpose(0, 3, 2, 1))
-    assert image.spacing == pytest.approx((2, 1, 1))
+    assert image.grid.spacing == pytest.approx((2, 1, 1))
     save_nifti(tmp_path / "a_t2.nii.gz", values[0], np.diag([-1.0, -1, 2.9, 1]))
     with pytest.raises(InputError, match=r"a_t2\.nii\.gz: expected the same place in space as a_t1\.nii\.gz"):
         opened(tmp_path, spec)

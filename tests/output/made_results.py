@@ -8,7 +8,8 @@ import pydicom
 from pydicom.data import get_testdata_file
 from pydicom.uid import generate_uid
 
-from berdiff.data.reading import Geometry, read_image_files
+from berdiff.data.image import Grid, Source
+from berdiff.data.reading import read_images
 from berdiff.inference.result import Result
 
 SETTINGS = {"model": "tiny", "sampler": {"rule": "ddim", "steps": [9, 4]}, "seed": 3}
@@ -33,8 +34,7 @@ def result_2d(
     fields = {
         "name": "a",
         "image": rng.random((channels, *size), np.float32),
-        "spacing": spacing,
-        "geometry": Geometry("png", (Path("a.png"),), size),
+        "grid": Grid(size, spacing, source=Source("png", (Path("a.png"),), size)),
         "raters": marked,
         "notes": ("real readers, simulated CT",),
         "pool": samples,
@@ -42,6 +42,14 @@ def result_2d(
         "settings": SETTINGS,
     }
     return Result(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+def part_of(result: Result, *ranges: tuple[int, int]) -> Result:
+    """The same of a region alone."""
+    grid = result.grid.part(ranges)
+    return replace(
+        result, grid=grid, image=result.image[(..., *grid.box)], pool=result.pool[(..., *grid.box)], scan=result.image
+    )
 
 
 def chosen_2d(rule: str = "representative", chosen: tuple[int, ...] = (5, 2, 7, 0), **changes: object) -> Result:
@@ -88,7 +96,7 @@ def blob(size: tuple[int, int], rng: np.random.Generator) -> np.ndarray:
 
 
 def volume_result(
-    image: np.ndarray, spacing: tuple[float, ...], geometry: Geometry | None = None, n: int = 4, kind: str = ""
+    image: np.ndarray, spacing: tuple[float, ...], grid: Grid | None = None, n: int = 4, kind: str = ""
 ) -> Result:
     """A result whose sample i marks what is brighter than a threshold of its own: known on any grid.
 
@@ -103,8 +111,7 @@ def volume_result(
     return Result(
         name="volume",
         image=(image[None] / 100).astype(np.float32),
-        spacing=spacing,
-        geometry=geometry or Geometry("array", shape=image.shape),
+        grid=grid or Grid(image.shape, spacing, source=Source("array", shape=image.shape)),
         pool=masks.astype(np.uint8),
         targets=REGIONS if kind else ("whole tumour",),
         kind=kind or "independent",  # type: ignore[arg-type]
@@ -118,8 +125,12 @@ def threshold(i: int) -> int:
 
 def file_result(*paths: Path, n: int = 4, kind: str = "") -> Result:
     """What `berdiff segment` would hold for a volume of files, with samples by threshold."""
-    file = read_image_files(paths, 1)
-    return volume_result(file.values[0], file.spacing, file.geometry, n, kind)
+    file = read_images(paths, 1)
+    return volume_result(file.values[0], file.grid.spacing, file.grid, n, kind)
+
+
+def grid_of(*paths: Path) -> Grid:
+    return read_images(paths, 1).grid
 
 
 def write_series(

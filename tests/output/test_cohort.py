@@ -33,7 +33,7 @@ from berdiff.inference.region import Region
 from berdiff.inference.settings import FindingOptions, SegmentSettings
 from berdiff.output import cohort, exports
 from berdiff.output.case_files import combined_majority, combined_saliency
-from berdiff.output.kinds import OutputSettings
+from berdiff.output.formats import OutputSettings
 from berdiff.output.outcome import Outcome
 from berdiff.output.records import thumbnail
 from berdiff.output.result_files import LocalFiles, RemoteFiles
@@ -166,9 +166,7 @@ def test_one_pool_at_a_time_and_the_volume_is_read_once(scans, tmp_path, monkeyp
     from berdiff.inference import opening
 
     reads, pools = [], []
-    monkeypatch.setattr(
-        opening, "read_image_files", lambda *a, real=opening.read_image_files: (reads.append(a), real(*a))[1]
-    )
+    monkeypatch.setattr(opening, "read_images", lambda *a, real=opening.read_images: (reads.append(a), real(*a))[1])
 
     def write(result, *rest, real=exports.write):
         alive = [pool for pool in pools if pool() is not None]

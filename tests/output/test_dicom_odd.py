@@ -10,7 +10,7 @@ from validator import check_files
 
 from berdiff.inference.inputs import find_inputs
 from berdiff.inference.settings import SegmentSettings
-from berdiff.output.kinds import OutputSettings
+from berdiff.output.formats import OutputSettings
 from berdiff.output.outcome import Outcome
 from berdiff.output.segmentation import SegmentationJob
 from fakes import bright_model, make_spec

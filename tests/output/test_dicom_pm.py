@@ -1,16 +1,14 @@
 """DICOM Parametric Map: the very shares, at the place of the source's own slices, as floats that viewers read."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pydicom
 import pytest
 from highdicom.pm.sop import pmread
-from made_results import ORIENTATIONS, file_result, result_2d, threshold, write_series
+from made_results import ORIENTATIONS, file_result, grid_of, part_of, result_2d, threshold, write_series
 from validator import check_files
 
-from berdiff.data.reading import Geometry
 from berdiff.output import exports
 
 
@@ -84,8 +82,7 @@ def test_it_says_what_the_numbers_are_and_whose(tmp_path: Path):
 def test_only_slices_that_were_segmented_have_a_frame_and_each_target_is_a_file(tmp_path: Path):
     values = np.random.default_rng(2).integers(0, 100, (5, 9, 16))
     paths = write_series(tmp_path / "ct", values, ORIENTATIONS["axial"], shuffle=3)
-    result = replace(file_result(*paths, kind="nested"), roi=((1, 3), (0, 9), (2, 10)))
-    result.pool[:, :, [0, 3, 4]] = 0  # outside of the region
+    result = part_of(file_result(*paths, kind="nested"), (1, 3), (0, 9), (2, 10))
     written = exports.write(result, tmp_path, ["dicom-pm"])
     names = ("whole-tumour", "tumour-core", "enhancing-tumour")
     assert [path.name for path in written] == [f"saliency-{name}.pm.dcm" for name in names]
@@ -94,7 +91,7 @@ def test_only_slices_that_were_segmented_have_a_frame_and_each_target_is_a_file(
         assert [place[2] for place in sorted(frames, key=lambda place: place[2])] == [102.5, 105]
         for z in (1, 2):
             frame = next(frame for place, frame in frames.items() if place[2] == 100 + 2.5 * z)
-            np.testing.assert_array_equal(frame, result.saliency[k, z])
+            np.testing.assert_array_equal(frame, result.whole(result.saliency)[k, z])
     series = {pydicom.dcmread(path).SeriesInstanceUID for path in written}
     instances = {pydicom.dcmread(path).SOPInstanceUID for path in written}
     assert (len(series), len(instances)) == (1, 3)
@@ -102,8 +99,7 @@ def test_only_slices_that_were_segmented_have_a_frame_and_each_target_is_a_file(
 
 def test_one_slice(tmp_path: Path):
     paths = write_series(tmp_path / "ct", np.zeros((1, 20, 24), int))
-    geometry = Geometry("dicom", tuple(paths), (20, 24))
-    result = result_2d(geometry=geometry, spacing=(0.7, 0.6), targets=("a\\b\n", "Knötchen " + "x" * 70))
+    result = result_2d(grid=grid_of(*paths), targets=("a\\b\n", "Knötchen " + "x" * 70))
     written = exports.write(result, tmp_path, ["dicom-pm"])
     for k, path in enumerate(written):
         (frame,) = frames_by_place(path).values()

@@ -7,11 +7,10 @@ import numpy as np
 import pydicom
 import pytest
 from highdicom.seg import segread
-from made_results import ORIENTATIONS, file_result, result_2d, threshold, write_series
+from made_results import ORIENTATIONS, file_result, grid_of, result_2d, threshold, write_series
 from validator import check_files, needs_validator
 
 from berdiff.data.dicom import headers_by_series
-from berdiff.data.reading import Geometry
 from berdiff.errors import InputError
 from berdiff.output import exports
 
@@ -132,9 +131,7 @@ def test_one_slice(tmp_path: Path):
     data = pydicom.dcmread(paths[0])
     del data.PatientName  # as some tools do that remove names
     data.save_as(paths[0])
-    result = result_2d(
-        geometry=Geometry("dicom", tuple(paths), (20, 24)), spacing=(0.7, 0.6), targets=("nodule", "x" * 70)
-    )
+    result = result_2d(grid=grid_of(*paths), targets=("nodule", "x" * 70))
     mask, binary, fractional = exports.write(result, tmp_path, ["dicom-seg"])
     uids = [pydicom.dcmread(paths[0]).SOPInstanceUID]
     found = masks_by_image(binary, uids)[0]
@@ -152,7 +149,7 @@ def test_a_source_that_cannot_be_referred_to(tmp_path: Path):
     data = pydicom.dcmread(path)
     del data.FrameOfReferenceUID
     data.save_as(path)
-    result = result_2d(geometry=Geometry("dicom", (path,), (20, 24)), spacing=(0.7, 0.6))
+    result = result_2d(grid=grid_of(path))
     with pytest.raises(
         InputError, match=r"000\.dcm: expected the DICOM tag FrameOfReferenceUID, which a DICOM output refers"
     ):
@@ -180,7 +177,7 @@ def test_the_real_series(tmp_path: Path, shared_data: Path):
     samples = np.stack([made.image[0] * 100 > level for level in (-100, 0, 100, 200)])[:, None].astype(np.uint8)
     result = replace(made, pool=samples)
     written = exports.write(result, tmp_path, ["dicom-seg"])
-    paths = sorted(result.geometry.paths, key=lambda path: path.name)
+    paths = sorted(result.grid.source.paths, key=lambda path: path.name)
     images = [pydicom.dcmread(path) for path in paths]
     hu = np.stack([image.pixel_array * float(image.RescaleSlope) + float(image.RescaleIntercept) for image in images])
     counts = sum((hu > level).astype(int) for level in (-100, 0, 100, 200))

@@ -8,13 +8,12 @@ import numpy as np
 import pydicom
 import pytest
 from highdicom.sr import srread
-from made_results import ORIENTATIONS, file_result, result_2d, write_series
+from made_results import ORIENTATIONS, file_result, grid_of, part_of, result_2d, write_series
 from pydicom.sr.codedict import codes
 from validator import check_files
 
 from berdiff import __version__
 from berdiff.cli.main import main
-from berdiff.data.reading import Geometry
 from berdiff.output import exports
 
 DERIVATIONS = {"373099004": "q50", "371888009": "q05", "371889001": "q95"}
@@ -61,7 +60,7 @@ def test_a_volume_has_a_group_per_target_that_refers_to_its_segment(tmp_path: Pa
         segment = group.referenced_segment
         assert segment.referenced_sop_instance_uid == mask.SOPInstanceUID
         assert segment[0].ReferencedSOPSequence[0].ReferencedSegmentNumber == k + 1
-        on = {result.geometry.paths[z] for z in np.flatnonzero(mask_as_stored(result)[k].any((1, 2)))}
+        on = {result.grid.source.paths[z] for z in np.flatnonzero(mask_as_stored(result)[k].any((1, 2)))}
         sources = {item.referenced_sop_instance_uid for item in segment[1:]}
         assert sources == {pydicom.dcmread(path).SOPInstanceUID for path in on}
         texts = {
@@ -78,13 +77,12 @@ def test_a_volume_has_a_group_per_target_that_refers_to_its_segment(tmp_path: Pa
 
 
 def mask_as_stored(result) -> np.ndarray:
-    return result.geometry.to_stored(result.majority())
+    return result.grid.to_stored(result.majority())
 
 
 def test_a_slice_has_planar_groups_and_an_empty_majority_refers_to_the_image(tmp_path: Path):
     paths = write_series(tmp_path / "ct", np.zeros((1, 20, 24), int))
-    geometry = Geometry("dicom", tuple(paths), (20, 24))
-    result = result_2d(geometry=geometry, spacing=(0.7, 0.6), targets=("nodule", "cyst", "other"))
+    result = result_2d(grid=grid_of(*paths), targets=("nodule", "cyst", "other"))
     result.pool[4:, 0] = 0  # a quarter of the samples at most
     seg, path = exports.write(result, tmp_path, ["dicom-sr"])
     mask, report = pydicom.dcmread(seg), srread(path)
@@ -110,7 +108,7 @@ def test_one_slice_of_a_volume_has_a_planar_group_with_an_area(tmp_path: Path):
     values[2, 2:7, 3:9] = 99
     whole = file_result(*write_series(tmp_path / "ct", values))
     (z,) = np.flatnonzero(whole.pool.any((0, 1, 3, 4)))
-    result = replace(whole, roi=((z, z + 1), (0, 9), (0, 16)))
+    result = part_of(whole, (int(z), int(z) + 1), (0, 9), (0, 16))
     seg, path = exports.write(result, tmp_path, ["dicom-sr"])
     content = srread(path).content
     assert not content.get_volumetric_roi_measurement_groups()

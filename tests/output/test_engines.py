@@ -24,7 +24,7 @@ from berdiff.inference.settings import SegmentSettings
 from berdiff.methods import folder
 from berdiff.methods.berdiff import BerDiff
 from berdiff.output.engines import WorkerTask, by_processes, chunks, segment
-from berdiff.output.kinds import OutputSettings
+from berdiff.output.formats import OutputSettings
 from berdiff.output.outcome import Outcome
 from berdiff.output.segmentation import SegmentationJob
 from fakes import make_spec

@@ -2,19 +2,19 @@
 
 import csv
 import json
-from dataclasses import replace
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
-from made_results import REGIONS, SETTINGS, chosen_2d, result_2d, several_2d, volume_result
+from made_results import REGIONS, SETTINGS, chosen_2d, part_of, result_2d, several_2d, volume_result
 from PIL import Image
 
 from berdiff.data.images import read_labels, read_mask
 from berdiff.errors import InputError
 from berdiff.output import exports
 from berdiff.output.colours import rgb_of, target_colours
-from berdiff.output.kinds import KINDS
+from berdiff.output.formats import FORMATS
 
 
 def pixels(path: Path) -> np.ndarray:
@@ -50,7 +50,7 @@ def test_representatives_carry_their_frequency(tmp_path: Path):
 
 
 def test_json_holds_what_was_measured_and_how(tmp_path: Path):
-    result = result_2d(raters=4, roi=((1, 18), (0, 24)))
+    result = part_of(result_2d(raters=4), (1, 18), (0, 24))
     exports.write(result, tmp_path, ["json"])
     facts = json.loads((tmp_path / "result.json").read_text())
     areas = result.samples[:, 0].sum((1, 2)) * 0.5 * 0.8
@@ -179,7 +179,7 @@ def test_measurements_are_a_line_per_target(tmp_path: Path):
 def test_one_slice_of_a_volume_has_an_area_and_no_volume(tmp_path: Path):
     image = np.zeros((5, 9, 16))
     image[2, 2:6, 3:9] = 99
-    result = replace(volume_result(image, (2.5, 0.5, 1.0)), roi=((2, 3), (0, 9), (0, 16)))
+    result = part_of(volume_result(image, (2.5, 0.5, 1.0)), (2, 3), (0, 9), (0, 16))
     (measured,) = result.measurements().values()
     assert (measured["area"]["unit"], "volume" in measured, "extent_mm" in measured) == ("mm^2", False, False)
     written = exports.write(result, tmp_path, ["json", "csv", "report", "panel", "viewer"])
@@ -199,7 +199,7 @@ def test_volumes_become_nifti_and_overlays_of_the_slices_with_a_contour(tmp_path
 
 
 def test_the_same_result_gives_the_same_bytes(tmp_path: Path):
-    kinds = [kind for kind in KINDS if not kind.startswith("dicom-")]
+    kinds = [name for name, format in FORMATS.items() if format.needs != "dicom"]
     for name in ("one", "two"):
         exports.write(result_2d(n=4, raters=2), tmp_path / name, kinds)
     files = sorted(path.relative_to(tmp_path / "one") for path in (tmp_path / "one").rglob("*") if path.is_file())
@@ -221,7 +221,9 @@ def test_a_file_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_what_cannot_be_written_is_reported_before_anything_is(tmp_path: Path):
-    assert set(KINDS) == {*exports.MAKERS, *exports.DICOM_MAKERS}
+    page = (Path(__file__).parents[2] / "docs/outputs.md").read_text()
+    table = page[page.index("| format |") :].partition("\n\n")[0]
+    assert re.findall(r"^\| `([\w-]+)` ", table, re.MULTILINE) == list(FORMATS)
     with pytest.raises(InputError, match=r"^--write: expected some of samples, .*, found 'masks'$"):
         exports.write(result_2d(), tmp_path, ["mask", "masks"])
     with pytest.raises(InputError, match=r"^a: expected a DICOM input for dicom-seg, which refers to it, found png$"):

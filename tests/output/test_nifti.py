@@ -1,14 +1,16 @@
 """NIfTI outputs lie exactly on their source: affine, header geometry and voxels, whatever the source's axes."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import nibabel
 import numpy as np
 import pytest
-from made_results import file_result, result_2d, threshold, write_series
+from made_results import file_result, grid_of, part_of, result_2d, threshold, write_series
 
-from berdiff.data.reading import Geometry, read_image_file
+from berdiff.data.image import Grid, Source
+from berdiff.data.reading import read_image
 from berdiff.inference.result import Result
 from berdiff.output import exports
 
@@ -117,6 +119,18 @@ def test_label_maps_lie_on_the_source_and_say_what_their_values_mean(tmp_path: P
     assert not [name for name in written if name.startswith(("mask-", "samples-"))]
 
 
+@pytest.mark.parametrize("name", ["plain", "oblique and turned"])
+def test_a_region_is_written_in_its_place_on_all_of_the_source(tmp_path: Path, name: str):
+    source_file(tmp_path / "source.nii.gz", AFFINES[name])
+    whole = file_result(tmp_path / "source.nii.gz")
+    region = part_of(whole, (1, 3), (2, 5), (0, 4))
+    placed = replace(whole, pool=region.whole(region.pool))
+    assert 0 < placed.pool.sum() < whole.pool.sum()
+    exports.write(placed, tmp_path / "whole", ["nifti"])
+    for path in exports.write(region, tmp_path / "region", ["nifti"]):
+        assert path.read_bytes() == (tmp_path / "whole" / path.name).read_bytes(), path.name
+
+
 def test_what_a_header_says_of_the_sources_values_does_not_stay(tmp_path: Path):
     image = nibabel.Nifti1Image(np.arange(210, dtype=np.float32).reshape(7, 6, 5) % 100, AFFINES["plain"])
     image.header["cal_max"] = 1000
@@ -139,8 +153,8 @@ def test_a_plane_exported_as_nifti(tmp_path: Path):
     for shape in ((20, 24), (20, 24, 1)):
         nibabel.save(nibabel.Nifti1Image(np.zeros(shape, np.int16), AFFINES["oblique"]), tmp_path / "source.nii")
         image = nibabel.load(tmp_path / "source.nii")
-        geometry = Geometry("nifti", (Path("a.nii"),), (20, 24), image.affine, image.header)
-        result = result_2d(geometry=geometry)
+        source = Source("nifti", (Path("a.nii"),), (20, 24), image.affine, image.header)
+        result = result_2d(grid=Grid((20, 24), (0.5, 0.8), source=source))
         written = exports.write(result, tmp_path, ["nifti"])
         found = nibabel.load(next(path for path in written if path.name == "mask.nii.gz"))
         assert found.shape == shape
@@ -185,7 +199,7 @@ def test_a_dicom_series_lies_where_its_tags_say(tmp_path: Path, orientation: tup
 
 def test_one_dicom_slice(tmp_path: Path):
     paths = write_series(tmp_path / "dicom", np.zeros((1, 20, 24), int))
-    result = result_2d(geometry=Geometry("dicom", tuple(paths), (20, 24)), spacing=(0.7, 0.6))
+    result = result_2d(grid=grid_of(*paths))
     written = exports.write(result, tmp_path, ["nifti"])
     found = nibabel.load(next(path for path in written if path.name == "mask.nii.gz"))
     np.testing.assert_array_equal(found.get_fdata()[..., 0].T, result.mask()[0])
@@ -195,13 +209,12 @@ def test_one_dicom_slice(tmp_path: Path):
 def test_a_real_brats_case(tmp_path: Path, shared_data: Path):
     """Its labels, taken through the reader as if they were samples, come out as the very file they were."""
     path = shared_data / "brats/BraTS2021_00006/BraTS2021_00006_seg.nii.gz"
-    file, stored = read_image_file(path, 1), nibabel.load(path)
+    file, stored = read_image(path, 1), nibabel.load(path)
     labels = file.values[0]
     result = Result(
         name="brats",
         image=file.values / np.float32(4),
-        spacing=file.spacing,
-        geometry=file.geometry,
+        grid=file.grid,
         pool=np.stack([labels > 0, labels == 4])[:, None].astype(np.uint8),
         targets=("tumour",),
     )

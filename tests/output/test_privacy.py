@@ -19,7 +19,7 @@ from validator import check_files
 from berdiff.inference.inputs import Input, find_inputs
 from berdiff.inference.settings import SegmentSettings
 from berdiff.output.anonymous import input_name
-from berdiff.output.kinds import KINDS, OutputSettings
+from berdiff.output.formats import FORMATS, OutputSettings
 from berdiff.output.outcome import Outcome
 from berdiff.output.segmentation import SegmentationJob
 from fakes import MemoryStore, bright_model, make_spec
@@ -105,8 +105,8 @@ def test_markers_in_every_text_of_a_dicom_series(tmp_path: Path):
     words = {keyword: marker(keyword) for keyword in keywords} | DATES | ALWAYS_GONE
     words |= {"nested": "ZQXNESTED", "private": "ZQXPRIVATE", "secret": "ZQXSECRET"}
     assert len(set(words.values())) == len(words)
-    kinds = tuple(KINDS)
-    words_only = tuple(kind for kind in KINDS if kind not in ("panel", "overlay"))  # not the slowest twice
+    kinds = tuple(FORMATS)
+    words_only = tuple(kind for kind in FORMATS if kind not in ("panel", "overlay"))  # not the slowest twice
     assert segment([folder], tmp_path / "plain", False, words_only).done == ["ZQXDOE^JOHN"]
     found = sought(tmp_path / "plain", words)
     # in our DICOM files what DICOM wants, in what people read what they know a series by, and nothing more

@@ -6,12 +6,13 @@ from pathlib import Path
 import nibabel
 import numpy as np
 import pytest
-from made_results import REGIONS, chosen_2d, result_2d, several_2d, volume_result
+from made_results import REGIONS, chosen_2d, part_of, result_2d, several_2d, volume_result
 from PIL import Image
 
-from berdiff.data.reading import Geometry
+from berdiff.data.image import Grid
 from berdiff.errors import InputError
 from berdiff.output import exports
+from berdiff.output.formats import FORMATS, Format
 
 
 def names(folder: Path) -> list[str]:
@@ -31,9 +32,10 @@ def test_a_folder_has_the_files_of_the_command(tmp_path: Path):
 
 def test_an_ending_takes_one_thing(tmp_path: Path):
     result = chosen_2d()
-    for ending in exports.SINGLE:
+    endings = (".nii.gz", ".png", ".html", ".json", ".npz")
+    for ending in endings:
         assert result.save(tmp_path / f"one{ending}") == [tmp_path / f"one{ending}"]
-    assert names(tmp_path) == sorted(f"one{ending}" for ending in exports.SINGLE)
+    assert names(tmp_path) == sorted(f"one{ending}" for ending in endings)
     stored = np.asarray(nibabel.load(tmp_path / "one.nii.gz").dataobj)  # type: ignore[attr-defined]
     np.testing.assert_array_equal(np.squeeze(stored).T, result.majority()[0])
     assert json.loads((tmp_path / "one.json").read_text())["chosen"] == [6, 3, 8, 1]
@@ -61,8 +63,8 @@ def test_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
     result = result_2d()
     (tmp_path / "panel.png").write_bytes(b"older")
-    monkeypatch.setitem(exports.MAKERS, "json", fail)
-    monkeypatch.setitem(exports.MAKERS, "panel", fail)
+    monkeypatch.setitem(FORMATS, "json", Format("", fail))
+    monkeypatch.setitem(FORMATS, "panel", Format("", fail, ending=".png"))
     for path in ("folder", "panel.png"):
         with pytest.raises(OSError, match="No space"):
             result.save(tmp_path / path)
@@ -86,7 +88,7 @@ def test_what_it_cannot_write_is_refused_by_the_keyword(tmp_path: Path):
 
 
 def test_anonymous_leaves_names_out(tmp_path: Path):
-    result_2d(name="Doe-John", geometry=Geometry("array", shape=(20, 24))).save(tmp_path / "one.json", anonymous=True)
+    result_2d(name="Doe-John", grid=Grid((20, 24), (0.5, 0.8))).save(tmp_path / "one.json", anonymous=True)
     assert "Doe" not in (tmp_path / "one.json").read_text()
 
 
@@ -107,8 +109,8 @@ def test_a_volume_has_a_volume_and_one_slice_of_it_an_area():
     whole = volume_result(image, (2.0, 1.0, 1.0))
     assert "4x5x6 voxels, 2x1x1 mm" in repr(whole)
     assert "volume there 240 mm^3" in repr(whole)
-    one = volume_result(image, (2.0, 1.0, 1.0))
-    object.__setattr__(one, "roi", ((1, 2), (0, 5), (0, 6)))
+    one = part_of(whole, (1, 2), (0, 5), (0, 6))
+    assert "1x5x6 of 4x5x6 voxels" in repr(one)
     assert "area there 30 mm^2" in repr(one)
     several = repr(volume_result(image, (2.0, 1.0, 1.0), kind="nested")).splitlines()
     assert [line.strip().split(":")[0] for line in several[2:]] == list(REGIONS)

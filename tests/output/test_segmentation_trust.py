@@ -16,7 +16,7 @@ from berdiff.inference.model import Model
 from berdiff.inference.settings import SegmentSettings
 from berdiff.methods.folder import save
 from berdiff.output import exports
-from berdiff.output.kinds import OutputSettings
+from berdiff.output.formats import OutputSettings
 from berdiff.output.segmentation import SegmentationJob
 from fakes import Blur, bright_model, make_spec
 

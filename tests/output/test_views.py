@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from made_results import result_2d, several_2d, volume_result
+from made_results import part_of, result_2d, several_2d, volume_result
 
 from berdiff.output.colours import LEVEL_COLOURS, SAMPLE_COLOUR, level_colours, target_colours
 from berdiff.output.tiles import edges, result_tiles, target_tiles
@@ -65,33 +65,35 @@ def test_the_view_cuts_nothing_off(size: tuple[int, int], where: tuple[float, fl
     first = [int(share * (length - 20)) for share, length in zip(where, size, strict=True)]
     samples[1, 0, first[0] : first[0] + 5 + more, first[1] : first[1] + 20] = 1
     close = close_up(replace(result_2d(n=2, size=size), pool=samples))
-    assert close.result.samples.sum() == samples.sum()
-    np.testing.assert_array_equal(close.plane[:, *close.box], close.result.image)
+    assert close.of(samples).sum() == samples.sum()
 
 
 def test_the_view_is_the_region_that_was_segmented():
-    result = result_2d(size=(100, 120), roi=((30, 94), (20, 84)))
-    empty = replace(result, pool=np.zeros_like(result.pool))
-    assert close_up(empty).box == (slice(30, 94), slice(20, 84))
-    close = close_up(result)  # its masks lie above the region: they are shown all the same
-    assert close.result.samples.sum() == result.samples.sum()
-    assert [ends.stop for ends in close.box] == [94, 84]
+    result = part_of(result_2d(size=(100, 120)), (3, 67), (2, 66))
+    for pool in (result.pool, np.zeros_like(result.pool)):
+        close = close_up(replace(result, pool=pool))
+        assert close.box == (slice(0, 64), slice(0, 64))
+        where, image = result_tiles(close, result.representatives())["image"]
+        assert where.plane.shape == (100, 120)
+        np.testing.assert_array_equal(where.plane[3:67, 2:66], image.plane)
+        np.testing.assert_array_equal(np.argwhere(where.outlines[0][0])[[0, -1]], [[3, 2], [66, 65]])
     image = np.zeros((5, 200, 220))  # of a volume, the slice with most of it
     image[1, 50:60, 150:160] = 99
     image[3, 50:70, 150:170] = 99
     volume = volume_result(image, (2.0, 1.5, 1.0))
     close = close_up(volume)
-    assert (close.words, volume.aspect, close.result.aspect) == (", slice 3", 1.5, 1.5)
-    assert close.result.samples.sum() == volume.samples[:, :, 3].sum()
-    assert close.result.image.shape == (1, 64, 64)
+    assert (close.words, volume.grid.aspect) == (", slice 3", 1.5)
+    assert close.of(volume.samples).sum() == volume.samples[:, :, 3].sum()
+    assert close.image.shape == (1, 64, 64)
+    assert close_up(part_of(volume, (1, 5), (40, 80), (140, 180))).words == ", slice 3"  # of the whole volume
 
 
 def test_several_targets_are_looked_at_more_closely():
     pool = np.zeros((2, 2, 128, 128), np.uint8)
     pool[:, :, 40:60, 50:70] = 1
     one = replace(result_2d(size=(128, 128)), pool=pool[:, :1])
-    assert close_up(one).result.image.shape == (1, 128, 128)
-    assert close_up(replace(one, pool=pool, targets=("a", "b"))).result.image.shape == (1, 64, 64)
+    assert close_up(one).image.shape == (1, 128, 128)
+    assert close_up(replace(one, pool=pool, targets=("a", "b"))).image.shape == (1, 64, 64)
 
 
 def test_tiles_of_a_part_show_where_it_is():

@@ -31,7 +31,7 @@ def test_rows_are_slices_and_models(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert (titles[0], titles[-2:]) == ("image", ["saliency", "variance"])
     assert [ax.get_ylabel() for ax in figure.axes if ax.get_ylabel()] == ["bright", "bright (2)"] * 2
     first = made["bright"][0]
-    np.testing.assert_array_equal(figure.axes[0].images[0].get_array(), first.in_region(first.image)[0])
+    np.testing.assert_array_equal(figure.axes[0].images[0].get_array(), first.image[0])
     assert "saliency is the mean of 5 samples" in figure.get_supxlabel().replace("\n", " ")
     assert "made for tests" in figure.get_supxlabel()
 

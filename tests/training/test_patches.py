@@ -97,7 +97,7 @@ def test_tiles_join_in_evaluation_as_in_segmentation(large: Path, run: Path) -> 
     by_hand = model.segmenter.tiled((PATCH, PATCH), 0.25).sample(images, 3, sample_generators(0, [name], 3, "cpu"))
     assert by_evaluation.shape == (1, 3, 1, SIDE, SIDE)
     assert torch.equal(by_evaluation, by_hand)
-    assert by_case.roi is None
+    assert by_case.region is None
     np.testing.assert_array_equal(by_case.samples, by_evaluation[0].numpy())
     array = model.segment(images[0, 0].numpy(), n=3, name=name)
     np.testing.assert_array_equal(array.samples, by_evaluation[0].numpy())

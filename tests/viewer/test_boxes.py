@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from berdiff_viewer.boxes import MAX_SIDE, bounded_box, cut, marked_box, overlap
+from berdiff_viewer.boxes import MAX_SIDE, around, bounded_box, cut, marked_box, overlap
 
 
 @st.composite
@@ -47,7 +47,12 @@ def test_what_is_marked():
     assert marked_box(masks, axes=3) == ((1, 3), (2, 3), (3, 7))
     other = np.zeros((1, 1, 4, 6, 8), np.uint8)
     other[..., 0, 5, 3] = 1
-    assert marked_box(masks, other, axes=3) == ((0, 3), (2, 6), (3, 7))
+    assert around(marked_box(masks, 3), None, marked_box(other, 3)) == ((0, 3), (2, 6), (3, 7))
+    assert around(None) is None
     assert cut(masks, ((1, 3), (2, 3), (3, 7))).shape == (2, 1, 2, 1, 4)
+    part = masks[..., 1:3, 2:5, 3:8]  # of a region: what of it is in a box, 0 around it
+    region = ((1, 3), (2, 5), (3, 8))
+    np.testing.assert_array_equal(cut(part, ((0, 2), (0, 4), (2, 8)), region), masks[..., :2, :4, 2:8])
+    assert not cut(part, ((3, 4), (0, 6), (0, 8)), region).any()
     assert overlap(((0, 3), (2, 6)), ((2, 9), (0, 4))) == ((2, 3), (2, 4))
     assert overlap(((0, 3),), ((3, 5),)) is None

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from made_results import result_2d, several_2d, volume_result
 
-from berdiff.data.reading import read_image_files
+from berdiff.data.reading import read_images
 from berdiff.inference.result import Result
 from berdiff.output import html_report
 from berdiff_viewer.document import result_document
@@ -118,8 +118,8 @@ def test_millimetres_under_the_cursor_of_an_oblique_volume_are_nibabels(show, tm
     turn = nibabel.eulerangles.euler2mat(0.2, -0.1, 0.3)
     affine = nibabel.affines.from_matvec(turn @ np.diag([1.0, 1.2, 2.5]), (-31.5, 12.25, 7.125))
     nibabel.save(nibabel.Nifti1Image(stored, affine), tmp_path / "a.nii.gz")
-    file = read_image_files([tmp_path / "a.nii.gz"], 1)
-    result = volume_result(file.values[0], file.spacing, file.geometry)
+    file = read_images([tmp_path / "a.nii.gz"], 1)
+    result = volume_result(file.values[0], file.spacing, file.grid)
     tab = show(result_document(result))
     tab.run("berdiff.setSmooth(false)")
     tab.set(contours=False)

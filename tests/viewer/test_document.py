@@ -8,10 +8,11 @@ from dataclasses import replace
 import nibabel
 import numpy as np
 import pytest
-from made_results import chosen_2d, result_2d, several_2d, volume_result, write_series
+from made_results import chosen_2d, part_of, result_2d, several_2d, volume_result, write_series
 
-from berdiff.data.reading import Geometry, read_image_files
-from berdiff.inference.opening import OpenedImage
+from berdiff.data.apply import Prepared
+from berdiff.data.image import Grid
+from berdiff.data.reading import read_images
 from berdiff.inference.result import Result
 from berdiff.output.captions import MARKED_MEANS
 from berdiff_viewer import document as module
@@ -103,7 +104,7 @@ def test_more_than_255_samples_are_counted():
 
 def test_words_of_a_volume_and_of_one_of_its_slices():
     whole = volume()
-    one = replace(whole, roi=((2, 3), (0, 9), (0, 7)))
+    one = part_of(whole, (2, 3), (0, 9), (0, 7))
     for result, size, over in ((whole, "volume", " over 12.5 mm"), (one, "area", "")):
         document = result_document(result)
         (found,) = document["measurements"]
@@ -115,14 +116,27 @@ def test_words_of_a_volume_and_of_one_of_its_slices():
 
 def test_slices_of_a_volume_have_the_places_of_the_volume():
     """As a click on a volume leaves them: 5 slices of 40, from the 12th on."""
-    part = replace(volume(), first=11)
-    document, own = result_document(part, image=False, depth=40), result_document(part, image=False)
-    assert document["shape"] == [40, 9, 7]
-    assert document["region"] == [[11, 16], [0, 9], [0, 7]]
-    assert document["start"] == [own["start"][0] + 11, *own["start"][1:]]
-    np.testing.assert_array_equal(all_masks(document)[:, :, 11:16], all_masks(own))
-    within = replace(part, roi=((1, 4), (2, 9), (0, 7)))
-    assert result_document(within, image=False, depth=40)["region"] == [[12, 15], [2, 9], [0, 7]]
+    whole = volume()
+    own, grid = result_document(whole, image=False), Grid((40, 12, 7), (2.5, 0.7, 0.9))
+    part = replace(whole, grid=grid.part(((11, 16), (2, 11), (0, 7))))
+    document = json.loads(json.dumps(result_document(part)))  # of the image, the region alone is known
+    assert document["shape"] == [40, 12, 7]
+    assert document["region"] == document["image"]["box"] == [[11, 16], [2, 11], [0, 7]]
+    assert document["start"] == [own["start"][0] + 11, own["start"][1] + 2, own["start"][2]]
+    np.testing.assert_array_equal(all_masks(document)[:, :, 11:16, 2:11], all_masks(own))
+    assert all_masks(document).sum() == all_masks(own).sum()  # outside of it there is nothing
+
+
+def test_the_page_of_one_slice_shows_all_of_the_volume_and_masks_in_that_slice_alone():
+    whole = volume()
+    one = part_of(whole, (2, 3), (1, 8), (0, 7))
+    document = json.loads(json.dumps(result_document(one)))
+    assert document["image"]["box"] == [[0, 5], [0, 9], [0, 7]]
+    np.testing.assert_allclose(image_of(document), whole.image, atol=0.5 / document["image"]["top"] + 1e-6)
+    n, masks = len(one.samples), all_masks(document)
+    np.testing.assert_array_equal(masks[:n, :, 2, 1:8], one.samples[:, :, 0])
+    assert masks[:n].sum() == one.samples.sum()
+    assert document["start"][0] == 2
 
 
 def test_a_large_volume_is_cut_around_the_finding():
@@ -161,13 +175,17 @@ def test_of_nothing_marked_and_of_no_image():
 
 def test_an_image_alone_with_its_raters():
     result = result_2d(raters=2)
-    opened = OpenedImage(result.name, result.image, result.spacing, result.geometry, result.raters, result.notes)
-    document = json.loads(json.dumps(image_document(opened, channels=("ct",), rater_names=("A", "B"))))
+    alone = opened(result)
+    document = json.loads(json.dumps(image_document(alone, channels=("ct",), rater_names=("A", "B"))))
     assert document["image"]["channels"] == ["ct"]
     assert [rater["name"] for rater in document["raters"]] == ["A", "B"]
     np.testing.assert_array_equal(all_masks(document), result.raters)
     assert "samples" not in document
-    assert not image_document(replace(opened, raters=None))["raters"]
+    assert not image_document(replace(alone, raters=None))["raters"]
+
+
+def opened(result) -> Prepared:
+    return Prepared(result.name, result.image, result.grid, raters=result.raters, notes=result.notes)
 
 
 def mm(document, place) -> np.ndarray:
@@ -180,8 +198,8 @@ def test_millimetres_of_an_oblique_nifti_are_nibabels(tmp_path):
     turn = nibabel.eulerangles.euler2mat(0.3, -0.2, 2.0)
     affine = nibabel.affines.from_matvec(turn @ np.diag([0.7, 0.9, 2.5]), (-31.5, 12.25, 7.125))
     nibabel.save(nibabel.Nifti1Image(values, affine), tmp_path / "a.nii.gz")
-    file = read_image_files([tmp_path / "a.nii.gz"], 1)
-    result = volume_result(file.values[0] % 100, file.spacing, file.geometry)
+    file = read_images([tmp_path / "a.nii.gz"], 1)
+    result = volume_result(file.values[0] % 100, file.grid.spacing, file.grid)
     document = result_document(result)
     assert document["placed"]
     for value in (0, 57, 101, 209):
@@ -193,13 +211,13 @@ def test_millimetres_of_an_oblique_nifti_are_nibabels(tmp_path):
 def test_millimetres_of_a_dicom_series_and_of_a_picture(tmp_path):
     hu = np.random.default_rng(0).integers(0, 100, (4, 6, 5)).astype(np.int16)
     files = write_series(tmp_path / "series", hu)
-    file = read_image_files(files, 1)
-    document = result_document(volume_result(file.values[0], file.spacing, file.geometry))
+    file = read_images(files, 1)
+    document = result_document(volume_result(file.values[0], file.grid.spacing, file.grid))
     where = np.argwhere(file.values[0] == file.values[0, 0, 0, 0])[0]
     np.testing.assert_allclose(mm(document, where), [40.0, -12.5, 100.0], atol=1e-6)  # DICOM's left and back are minus
     picture = result_document(result_2d(spacing=(0.5, 0.8)))
     assert not picture["placed"]
     np.testing.assert_allclose(mm(picture, (0, 3, 2)), [1.6, 1.5, 0])
-    unknown = result_document(result_2d(spacing=(float("nan"),) * 2, geometry=Geometry("array", shape=(20, 24))))
+    unknown = result_document(result_2d(grid=Grid((20, 24), (float("nan"),) * 2)))
     assert unknown["affine"] is None
     assert unknown["spacing_mm"] == [None, None]

@@ -16,7 +16,7 @@ from berdiff.hub import is_hub
 from berdiff.inference.settings import FindingOptions, Precision, SegmentSettings, option
 from berdiff.memory import keep_freed_memory
 from berdiff.methods.card import FOR_RESEARCH
-from berdiff.output.kinds import OutputSettings
+from berdiff.output.formats import OutputSettings
 from berdiff.schema import check
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ GAIN = 0.1  # contrast is multiplied by 1 - GAIN to 1 + GAIN
 OFFSET = 0.05  # brightness is moved by -OFFSET to OFFSET
 
 
-def crop(array: np.ndarray, size: tuple[int, int], shift: tuple[int, int] = (0, 0)) -> np.ndarray:
+def crop(array: np.ndarray, size: tuple[int, ...], shift: tuple[int, int] = (0, 0)) -> np.ndarray:
     """The (..., h, w) crop around the centre, moved by `shift`; where it leaves the array, the edge is repeated."""
     height, width = array.shape[-2:]
     rows, columns = middle((height, width), size, shift)
@@ -27,7 +27,7 @@ def middle(size: Sequence[int], want: Sequence[int], shift: Sequence[int] = (0, 
 
 
 def random_patch(
-    masks: np.ndarray, size: tuple[int, int], rng: np.random.Generator, foreground: float
+    masks: np.ndarray, size: tuple[int, ...], rng: np.random.Generator, foreground: float
 ) -> tuple[slice, slice]:
     """Rows and columns of a random part of `size` of masks (R, K, H, W), always inside them.
 
@@ -45,7 +45,7 @@ def random_patch(
     return slice(top, top + size[0]), slice(left, left + size[1])
 
 
-def empty_window(masks: np.ndarray, size: tuple[int, int], rng: np.random.Generator) -> tuple[int, int] | None:
+def empty_window(masks: np.ndarray, size: tuple[int, ...], rng: np.random.Generator) -> tuple[int, int] | None:
     """Row and column of the first pixel of a random part of `size` of masks (R, K, H, W) that holds no marked pixel;
     None where there is no such part."""
     (height, width), marked = size, masks.any(axis=(0, 1))
@@ -59,7 +59,7 @@ def empty_window(masks: np.ndarray, size: tuple[int, int], rng: np.random.Genera
 
 
 def negative(
-    image: np.ndarray, masks: np.ndarray, size: tuple[int, int], zoom: float, rng: np.random.Generator
+    image: np.ndarray, masks: np.ndarray, size: tuple[int, ...], zoom: float, rng: np.random.Generator
 ) -> np.ndarray | None:
     """A random part of the image that nobody marked, magnified by 1 to `zoom` to `size`; None where there is none.
 
@@ -80,12 +80,12 @@ def zoomed(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Both magnified about the centre by a random factor between 1 / `zoom` and `zoom`; beyond the edge, the edge."""
     factor = zoom ** rng.uniform(-1, 1)
-    size: tuple[int, int] = image.shape[-2:]
+    size: tuple[int, ...] = image.shape[-2:]
     part = (round(size[0] / factor), round(size[1] / factor))
     return resized(crop(image, part), size), (resized(crop(masks, part), size) > 0.5).astype(masks.dtype)
 
 
-def resized(array: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+def resized(array: np.ndarray, size: tuple[int, ...]) -> np.ndarray:
     """(..., h, w) -> (..., *size) float32, bilinear, smoothed before it shrinks."""
     flat = torch.from_numpy(np.ascontiguousarray(array, np.float32)).reshape(1, -1, *array.shape[-2:])
     made = F.interpolate(flat, size, mode="bilinear", antialias=True)
@@ -93,7 +93,7 @@ def resized(array: np.ndarray, size: tuple[int, int]) -> np.ndarray:
 
 
 def augmented(
-    image: np.ndarray, masks: np.ndarray, size: tuple[int, int], rng: np.random.Generator, shift: int = 4
+    image: np.ndarray, masks: np.ndarray, size: tuple[int, ...], rng: np.random.Generator, shift: int = 4
 ) -> tuple[np.ndarray, np.ndarray]:
     """image (C, H, W) float32 in [0, 1] and masks (R, K, H, W) -> the same of `size`: shifted, turned, flipped.
 

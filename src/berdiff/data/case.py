@@ -35,7 +35,7 @@ class Reading:
     targets: tuple[str, ...]  # a name for each of the K targets, e.g. ("nodule",)
     intensity: Intensity  # how the values in the files became those of `Case.image`: a model is used by the same rule
     raters: int  # the largest number of raters that a case has
-    size: tuple[int, int]  # (H, W), the same for every case
+    size: tuple[int, ...]  # (H, W), the same for every case
     dtype: Literal["uint8", "float32"]
     total: int | None  # how many cases will come, if known (for the progress bar)
     cases: Iterator[Case]
@@ -43,4 +43,5 @@ class Reading:
     modality: Modality = "unknown"
     crops: bool = False  # whether each image is a crop around a finding
     notes: tuple[str, ...] = ()  # shown wherever the data is, e.g. "real readers, simulated CT"
+    spacing: tuple[float, float] | None = None  # mm that images were resampled to; None: as they came
     patients_known: bool = True  # False: every case is its own "patient", and only the source's own split can be used

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from berdiff.data.describe import by, decoding, expect, present
+from berdiff.data.image import UNKNOWN, Grid, Image, Source, dicom_affine, upright, upright_shape
 from berdiff.data.limits import check_bytes, check_size
 from berdiff.data.numbers import MAX_MM, finite
 from berdiff.data.paths import expect_file, expect_folder, fault_of, files_under
@@ -41,6 +42,13 @@ _NAMES |= {"series_date": "SeriesDate"}
 _COUNTS = {"instance": ("InstanceNumber", 0), "frames": ("NumberOfFrames", 1), "channels": ("SamplesPerPixel", 1)}
 _GEOMETRY = {"spacing": ("PixelSpacing", 2), "position": ("ImagePositionPatient", 3)}
 _GEOMETRY |= {"orientation": ("ImageOrientationPatient", 6), "thickness": ("SliceThickness", 1)}
+# What files derived from an image take over from it: needed, or only where it is stated; and of the patient and study
+NEEDED = ("SOPInstanceUID", "SOPClassUID", "StudyInstanceUID", "SeriesInstanceUID", "FrameOfReferenceUID")
+NEEDED += ("PixelSpacing", "ImagePositionPatient", "ImageOrientationPatient")
+STATED = ("Rows", "Columns", "Modality", "LossyImageCompression", "LossyImageCompressionRatio")
+STATED += ("LossyImageCompressionMethod",)
+PERSONAL = ("PatientID", "PatientName", "PatientBirthDate", "PatientSex", "AccessionNumber", "StudyID")
+PERSONAL += ("StudyDate", "StudyTime")
 _TAGS: list[str] = [
     "Rows",
     "Columns",
@@ -82,6 +90,15 @@ class SliceHeader:
         """The orientation, or an error that names the missing tag."""
         return present(self.orientation, self.path, "the DICOM tag ImageOrientationPatient")
 
+    def affine(self, step: np.ndarray | None = None) -> np.ndarray | None:
+        """(column, row, slice) -> mm as NIfTI counts them, by the step from a slice to the next, or by the thickness of
+        this one; None where the file states no place."""
+        if self.spacing is None or self.position is None or self.orientation is None:
+            return None
+        across, down = np.reshape(self.orientation, (2, 3))
+        step = np.cross(across, down) * (max(self.thickness or 0, 0) or 1.0) if step is None else step
+        return dicom_affine(across * self.spacing[1], down * self.spacing[0], step, np.array(self.position))
+
     @property
     def title(self) -> str:
         """What people call the series by: patient, description and number, date; "" where the file states none."""
@@ -97,19 +114,10 @@ class SliceHeader:
         parts |= {"study UID": self.study_uid, "series UID": self.series_uid}
         return {name: text for name, text in parts.items() if text}
 
-
-@dataclass(frozen=True, eq=False)
-class DicomVolume:
-    """A whole series, slices in order along the normal of its plane."""
-
-    hu: np.ndarray  # (Z, H, W) float32: Hounsfield units for a CT, rescaled values for any other modality
-    spacing: tuple[float, float, float]  # mm, (slice, row, column)
-    positions: np.ndarray  # (Z, 3) float64, mm: centre of each slice's first pixel, in patient coordinates
-    orientation: tuple[float, ...]  # direction cosines of a row and of a column
-    header: SliceHeader  # of one of the slices
-    files: tuple[Path, ...]  # (Z,), in the order of the slices; of a resampled volume those that it was made of
-    resampled: str = ""  # how, where slices are missing or there twice
-    interpolated: bool = False  # its slices are no longer those of the files
+    @property
+    def about(self) -> dict[str, Any]:
+        """What an image of it says of itself."""
+        return {"modality": self.modality.lower() or "unknown", "title": self.title, "details": self.details}
 
 
 @contextmanager
@@ -167,9 +175,13 @@ def read_header(path: str | Path) -> SliceHeader:
 
 def read_pixels(path: str | Path) -> np.ndarray:
     """(H, W) float32 rescaled values of one slice: Hounsfield units for a CT, which must state how to get them."""
+    return _read_slice(Path(path))[0]
+
+
+def _read_slice(path: Path) -> tuple[np.ndarray, "pydicom.Dataset"]:
+    """The pixels, and what derived files take over from the same file."""
     from pydicom.filereader import read_partial
 
-    path = Path(path)
     with opened(path, "whole DICOM pixel data", "data that cannot be read") as file:
         check_bytes(path, path.stat().st_size)  # it is read as a whole
         data = read_partial(file, _Counted(before_pixels=False))
@@ -184,7 +196,19 @@ def read_pixels(path: str | Path) -> np.ndarray:
     expect(plane, path, "a DICOM image of one frame and one channel", f"shape {stored.shape}")
     (slope,), (intercept,) = rescale["RescaleSlope"] or (1.0,), rescale["RescaleIntercept"] or (0.0,)
     with np.errstate(over="ignore", invalid="ignore"):  # what comes out of it is refused
-        return finite(finite(stored, path).astype(np.float32) * np.float32(slope) + np.float32(intercept), path)
+        values = finite(stored, path).astype(np.float32) * np.float32(slope) + np.float32(intercept)
+    return finite(values, path), _kept(data)
+
+
+def _kept(data: "pydicom.Dataset") -> "pydicom.Dataset":
+    """The elements that derived files take over, not converted yet: what is odd in them matters there alone."""
+    from pydicom import Dataset
+    from pydicom.tag import Tag
+
+    tags = [Tag(name) for name in (*NEEDED, *STATED, *PERSONAL, "SliceThickness") if name in data]
+    kept = Dataset({tag: data.get_item(tag) for tag in tags})
+    kept.set_original_encoding(*data.original_encoding, data.original_character_set)
+    return kept
 
 
 @contextmanager
@@ -265,11 +289,18 @@ def headers_by_series(folder: str | Path, modality: str | None = None) -> dict[s
     return series
 
 
-def read_series(folder: str | Path, allow_gaps: bool = False) -> DicomVolume:
-    """The one series of a folder as a volume."""
+def read_slice(header: SliceHeader) -> Image:
+    """One slice by itself."""
+    values, kept = _read_slice(header.path)
+    source = Source("dicom", (header.path,), values.shape, header.affine(), headers=(kept,))
+    return Image(values[None, None], Grid(values.shape, header.spacing or UNKNOWN, source=source), **header.about)
+
+
+def read_series(folder: str | Path, allow_gaps: bool = False) -> Image:
+    """The one series of a folder as a volume, even of one slice."""
     series = headers_by_series(folder)
     expect(len(series) <= 1, folder, "the slices of one DICOM series", f"{len(series)} series")
-    return read_volume(next(iter(series.values())), allow_gaps)
+    return read_volume(next(iter(series.values())), allow_gaps, Path(folder))
 
 
 def gaps(positions: Sequence[float] | np.ndarray) -> tuple[float, list[tuple[float, float]]]:
@@ -288,8 +319,8 @@ def gap_words(found: Sequence[tuple[float, float]]) -> str:
     return words + (f" and {len(found) - SHOWN_GAPS} more" if len(found) > SHOWN_GAPS else "")
 
 
-def read_volume(headers: Sequence[SliceHeader], allow_gaps: bool = False) -> DicomVolume:
-    """The slices of one series, in any order, as a volume.
+def read_volume(headers: Sequence[SliceHeader], allow_gaps: bool = False, folder: Path | None = None) -> Image:
+    """The slices of one series, in any order, as a volume; `folder` is what an error is about.
 
     Slices must be evenly apart. With `allow_gaps` the lower instance number of two at one place is taken, and slices
     at even distances are interpolated.
@@ -319,28 +350,35 @@ def read_volume(headers: Sequence[SliceHeader], allow_gaps: bool = False) -> Dic
         expect(single or allow_gaps, path, "one file per slice", again)
         kept += [i] if single else []
         doubled += not single
-    files, places, folder = tuple(headers[i].path for i in kept), along[kept], first.path.parent
+    ordered, places, folder = [headers[i] for i in kept], along[kept], folder or first.path.parent
     usual, missing = gaps(places)
     even = f"slices {usual:.4g} mm apart"
     found = f"{gap_words(missing)}; slices seem to be missing (`berdiff segment --allow-gaps` interpolates them)"
     expect(not missing or allow_gaps, folder, even, found)
-    if len(kept) == 1:
-        between = max(first.thickness or 0, 0) or math.nan
-    else:  # of positions that were rounded (0.6, 0.6, 0.7) the mean is right
-        mean = float(places[-1] - places[0]) / (len(kept) - 1)
-        between = mean if not missing and abs(mean - usual) > SAME_POSITION else usual
-    check_size(folder, (len(files), *first.shape), 4)
-    resampled = f"{doubled} slices at the place of another left out" if doubled else ""
-    if not missing:
-        hu = np.stack([read_pixels(path) for path in files])
-        return DicomVolume(hu, (between, *spacing), positions[kept], plane, first, files, resampled)
-    grid = places[0] + usual * np.arange(math.floor((places[-1] - places[0]) / usual + UNEVEN) + 1)
-    check_size(folder, (len(grid) + len(files), *first.shape), 4)
-    hu = _interpolated(np.stack([read_pixels(path) for path in files]), places, grid)
-    moved = np.stack([np.interp(grid, places, axis) for axis in positions[kept].T], 1)
-    words = f"interpolated to {even}, as slices are missing: {gap_words(missing)}"
-    resampled = f"{words}; {resampled}" if resampled else words
-    return DicomVolume(hu, (between, *spacing), moved, plane, first, files, resampled, True)
+    check_size(folder, (len(kept), *first.shape), 4)
+    hu, taken = np.empty((len(kept), *first.shape), np.float32), list[Any]()
+    for z, header in enumerate(ordered):
+        hu[z], derived = _read_slice(header.path)
+        taken.append(derived)
+    warnings = [f"{doubled} slices at the place of another left out"] if doubled else []
+    files, positions = tuple(header.path for header in ordered), positions[kept]
+    if missing:
+        grid = places[0] + usual * np.arange(math.floor((places[-1] - places[0]) / usual + UNEVEN) + 1)
+        check_size(folder, (len(grid) + len(files), *first.shape), 4)
+        hu = _interpolated(hu, places, grid)
+        positions = np.stack([np.interp(grid, places, axis) for axis in positions.T], 1)
+        warnings.insert(0, f"interpolated to {even}, as slices are missing: {gap_words(missing)}")
+    step = (positions[-1] - positions[0]) / (len(hu) - 1) if len(hu) > 1 else None
+    about = {"headers": () if missing else tuple(taken), "resampled": bool(missing)}
+    source = Source("dicom", files, hu.shape, ordered[0].affine(step), **about)
+    return upright(hu.T, source, folder, warnings=("; ".join(warnings),) if warnings else (), **first.about)
+
+
+def upright_shape_of(first: SliceHeader, count: int) -> tuple[int, ...]:
+    """The shape of `count` slices as a volume, by the header of one."""
+    first.geometry(), first.plane()
+    affine = present(first.affine(), first.path, "a place in space")
+    return upright_shape((first.shape[1], first.shape[0], count), affine, first.path)
 
 
 def _interpolated(stored: np.ndarray, places: np.ndarray, grid: np.ndarray) -> np.ndarray:

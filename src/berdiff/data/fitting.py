@@ -1,5 +1,6 @@
 """Bring slices to one size, image and masks alike: centre crop or pad, or resize."""
 
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -10,7 +11,7 @@ from berdiff.data.augment import crop
 Fit = Literal["resize", "crop"]
 
 
-def fit_image(image: np.ndarray, size: tuple[int, int], how: Fit) -> np.ndarray:
+def fit_image(image: np.ndarray, size: tuple[int, ...], how: Fit) -> np.ndarray:
     """(C, H, W) -> (C, *size). Resizing is bilinear, averaged where pixels get larger, so nothing rings or aliases."""
     if image.shape[1:] == tuple(size):
         return image
@@ -22,7 +23,7 @@ def fit_image(image: np.ndarray, size: tuple[int, int], how: Fit) -> np.ndarray:
     return floats if image.dtype.kind == "f" else np.rint(floats).astype(image.dtype)
 
 
-def fit_labels(labels: np.ndarray, size: tuple[int, int], how: Fit) -> np.ndarray:
+def fit_labels(labels: np.ndarray, size: tuple[int, ...], how: Fit) -> np.ndarray:
     """(..., H, W) uint8 -> (..., *size). Resizing takes the nearest pixel, so no label appears that was not there."""
     if labels.shape[-2:] == tuple(size):
         return labels
@@ -34,16 +35,15 @@ def fit_labels(labels: np.ndarray, size: tuple[int, int], how: Fit) -> np.ndarra
     return labels[..., rows[:, None], columns]
 
 
-def fit_spacing(
-    spacing: tuple[float, float], old: tuple[int, int], new: tuple[int, int], how: Fit
-) -> tuple[float, float]:
+def fit_spacing(spacing: Sequence[float], old: Sequence[int], new: Sequence[int], how: Fit) -> tuple[float, float]:
     """mm per pixel after fitting: a crop keeps it, a resize spreads the same millimetres over other pixels."""
+    row, column = spacing
     if how == "crop":
-        return spacing
-    return spacing[0] * old[0] / new[0], spacing[1] * old[1] / new[1]
+        return row, column
+    return row * old[0] / new[0], column * old[1] / new[1]
 
 
-def centre(array: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+def centre(array: np.ndarray, size: tuple[int, ...]) -> np.ndarray:
     """The centre (..., *size) of an array, with zeros around it where the array is the smaller."""
     missing = [max(0, want - have) for have, want in zip(array.shape[-2:], size, strict=True)]
     around = [(0, 0)] * (array.ndim - 2) + [(pixels // 2, pixels - pixels // 2) for pixels in missing]

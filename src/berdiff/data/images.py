@@ -27,7 +27,7 @@ _FORMATS: dict[bytes, Any] = {b"\x89PNG\r\n\x1a\n": PngImageFile, b"\xff\xd8\xff
 _FORMATS |= dict.fromkeys((b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"), TiffImageFile)
 
 
-def read_image(path: str | Path, channels: int | None = None) -> np.ndarray:
+def read_picture(path: str | Path, channels: int | None = None) -> np.ndarray:
     """A picture as (C, H, W), values as stored: uint8, uint16, int32 or float32 (never NaN or infinite).
 
     An alpha channel is dropped. `channels` is how many there must be; with 1, a grey picture that was saved as RGB

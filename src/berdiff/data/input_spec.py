@@ -6,15 +6,17 @@ No torch and no numpy here: configurations and the command line read it.
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
-from annotated_types import Ge, Lt
+from annotated_types import Ge, Gt, Lt
 
 from berdiff.errors import InputError
 from berdiff.schema import Settings
 
 Rule = Literal["auto", "dtype", "percentiles", "brain", "minmax", "window"]
-Size = tuple[int, int]
+Range = tuple[int, int]  # [first, last + 1)
+Size = tuple[int, ...]  # (H, W), or (Z, H, W) of volumes
 LARGEST = 2.0**126  # a quarter of what 32 bits hold: differences fit too
 Side = Annotated[int, Ge(1), Lt(2**20)]
+Millimetres = Annotated[float, Gt(0), Lt(1e6)]
 Modality = Literal["ct", "mr", "picture", "unknown"]
 Kind = Literal["independent", "nested", "exclusive"]
 """How targets may lie to each other: anyhow; each inside the one before it; at most one per pixel."""
@@ -44,9 +46,9 @@ class Intensity(Settings):
 
 @dataclass(frozen=True)
 class InputSpec(Settings):
-    """Size, channels, intensities and targets: of a store's images, or of those that a model was trained on."""
+    """What images are like: those of a store, or those that a model was trained on."""
 
-    size: tuple[Side, Side]  # height and width
+    size: tuple[Side, ...]  # pixels: (H, W), or (Z, H, W) of volumes
     channels: tuple[str, ...]  # a name for each image channel
     targets: tuple[str, ...]  # a name for each of the K targets
     intensity: Intensity = Intensity()
@@ -56,11 +58,23 @@ class InputSpec(Settings):
     patches: bool = False  # trained on parts from anywhere in larger images, which are then sampled by tiles of `size`
     modality: Modality = "unknown"  # of the images; unknown where a source does not say, and before 0.3.0
     crops: bool = False  # each image is a crop around a finding, or the centre of a larger image
+    # mm that images are resampled to: of rows and columns, with the slices as they come; or of (slice, row, column).
+    # None: unknown, they are taken as they come, as by all that was written before 0.3.0.
+    spacing: tuple[Millimetres, ...] | None = None
 
     def check(self) -> None:
+        if len(self.size) not in (2, 3):
+            raise InputError(f"size: expected two numbers, or three for volumes, found {len(self.size)}")
+        if self.spacing is not None and len(self.spacing) not in (2, 3):
+            raise InputError(f"spacing: expected mm of rows and columns, or of slices too, found {self.spacing}")
         for name, names in (("channels", self.channels), ("targets", self.targets)):
             if not names or len(set(names)) < len(names):
                 raise InputError(f"{name}: expected one or more different names, found {', '.join(names) or 'none'}")
+
+    @property
+    def dims(self) -> int:
+        """2 for slices and pictures, 3 for volumes."""
+        return len(self.size)
 
     @property
     def hounsfield(self) -> bool:
@@ -71,15 +85,24 @@ class InputSpec(Settings):
     def trained_on(self) -> str:
         """What the images of training were, in words."""
         images = {"ct": "CT images", "mr": "MR images", "picture": "pictures", "unknown": "images"}[self.modality]
-        height, width = self.size
         part = ", crops around a finding" if self.crops else ", patches" if self.patches else ""
         low, high = self.intensity.window or (0, 0)
         unit = " HU" if self.hounsfield else ""
         values = f", values from {low:g} to {high:g}{unit}" if self.intensity.window else ""
-        return f"{images}{part} of {height}x{width} pixels{values}"
+        return f"{images}{part} of {self.pixels}{values}"
+
+    @property
+    def pixels(self) -> str:
+        """Size and spacing in words."""
+        spacing = ", spacing unknown" if self.spacing is None else f" of {_by(self.spacing)} mm"
+        return f"{_by(self.size)} pixels{spacing}"
 
     def cropped(self, size: Size, patches: bool = False) -> "InputSpec":
         """The same for images of which the centre or `patches` are taken; minmax still looks at the whole of them."""
         field = self.intensity.field or (max(self.size) if self.intensity.rule == "minmax" else None)
         crops = not patches and (self.crops or size != self.size)
         return replace(self, size=size, intensity=replace(self.intensity, field=field), patches=patches, crops=crops)
+
+
+def _by(numbers: tuple[float, ...]) -> str:
+    return "x".join(f"{number:g}" for number in numbers)

@@ -45,6 +45,8 @@ class Manifest(schema.Settings):
     def text(self) -> str:
         """The file, byte for byte: the fields, and a checksum over them."""
         values = schema.plain(self)
+        if self.input_spec.spacing is None:  # as in the stores of 0.2.0, to the byte
+            del values["input_spec"]["spacing"]
         return canonical({**values, "checksum": checksum(values)})
 
     def check(self) -> None:

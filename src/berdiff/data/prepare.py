@@ -81,12 +81,12 @@ def prepare(
             files = {file.relative_to(folder).as_posix(): file for file in folder.rglob("*") if file.is_file()}
             kind = reading.kind if len(reading.targets) > 1 else "independent"  # one target has none
             about = reading.intensity, source, reading.notes, kind
-            seen: dict[str, Any] = {"modality": reading.modality, "crops": reading.crops}
+            seen: dict[str, Any] = {"modality": reading.modality, "crops": reading.crops, "spacing": reading.spacing}
             spec = InputSpec(reading.size, reading.channels, reading.targets, *about, **seen)
             manifest = Manifest(
                 input_spec=spec,
                 # Of a path only the name is kept: the rest is about the machine, not the data.
-                options=json.loads(json.dumps(dataclasses.asdict(options), default=lambda path: path.name)),
+                options=json.loads(json.dumps(_given(options), default=lambda path: path.name)),
                 path=path.resolve().name if path else "",
                 raters=reading.raters,
                 dtype=reading.dtype,
@@ -111,6 +111,12 @@ def prepare_embedded(cache: Path, progress: Progress) -> Path:
             if not out.exists():  # otherwise another process has just made it while this one waited
                 raise
     return out
+
+
+def _given(options: Any) -> dict[str, Any]:
+    """Without the options that 0.2.0 did not know and nobody asked for: its stores keep their bytes."""
+    new = getattr(options, "SINCE_0_3", ())
+    return {name: value for name, value in dataclasses.asdict(options).items() if value is not None or name not in new}
 
 
 @contextmanager

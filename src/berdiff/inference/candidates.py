@@ -41,7 +41,7 @@ class Candidates:
         labels = read_labels(mask, read.file)
         whole = labels.dtype.kind in "biu" or (labels == np.rint(labels)).all()
         expect(whole, mask, "a mask of whole numbers", "fractions")
-        centers = piece_centers(labels != 0, read.placed.spacing, mask)
+        centers = piece_centers(labels != 0, read.grid.spacing, mask)
         return [Finding(f"finding-{i}", at[-len(read.shape) :]) for i, at in enumerate(centers, 1)]
 
     def _mask(self, item: Input) -> Path:

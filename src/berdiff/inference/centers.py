@@ -72,9 +72,9 @@ class Centers:
     def _center(self, row: _Row, read: ReadInput) -> tuple[int, ...]:
         place, shape = row.place, read.shape
         if self.mm:
-            expect(read.placed.affine is not None, row.where, f"a volume with a place in space for mm, not {read.what}")
+            expect(read.grid.affine is not None, row.where, f"a volume with a place in space for mm, not {read.what}")
             expect(None not in place, row.where, "a number in the column z", "an empty one")
-            exact = read.placed.to_voxel([at for at in place if at is not None])
+            exact = read.grid.to_voxel([at for at in place if at is not None], read.what)
         elif len(shape) == 2:
             expect(place[0] is None, row.where, f"an empty z for the 2D image {read.what}", f"{place[0]}")
             exact = place[1:]

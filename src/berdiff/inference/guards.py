@@ -9,10 +9,9 @@ from fnmatch import fnmatch
 import numpy as np
 
 from berdiff.data.describe import by
-from berdiff.data.input_spec import InputSpec
-from berdiff.data.reading import ImageFile
+from berdiff.data.image import Image
+from berdiff.data.input_spec import InputSpec, Range, Size
 from berdiff.errors import InputError
-from berdiff.inference.region import Range
 
 LABEL_FILES = ("*_seg", "*_seg[-_.]*", "*_segmentation*", "mask-*", "label*")  # names, without suffix
 LABEL_FOLDERS = ("mask-*", "labels*")
@@ -41,39 +40,42 @@ def refused(what: str, sentence: str, force: bool, kind: type[InputError] = Inpu
 
 
 def check_file(
-    file: ImageFile, spec: InputSpec, what: str, force: bool, windowed: bool = False, label: bool = False
+    file: Image, spec: InputSpec, what: str, force: bool, windowed: bool = False, label: bool = False
 ) -> tuple[str, ...]:
     """Warnings of a file as a whole. `windowed`: the user has named a window; `label`: it is called like a mask."""
-    trained = f"the model was trained on {spec.trained_on}"
+    about = trained(spec)
     found: tuple[str, ...] = ()
     if label:
-        found += refused(what, f"its name is that of a mask or label file; {trained}", force, LabelFile)
+        found += refused(what, f"its name is that of a mask or label file; {about}", force, LabelFile)
     if spec.modality in ("ct", "mr") and _has_few_values(file.values):
-        found += refused(what, f"a mask or label file by its few different values; {trained}", force, LabelFile)
+        found += refused(what, f"a mask or label file by its few different values; {about}", force, LabelFile)
     if file.modality == "picture" and spec.modality in ("ct", "mr"):
         if not spec.hounsfield or windowed:
-            return (*found, f"a picture does not say what it is of; {trained}")
+            return (*found, f"a picture does not say what it is of; {about}")
         if file.values.dtype != np.uint8:
-            return found + refused(what, f"a picture, whose values are no Hounsfield units; {trained}", force)
+            return found + refused(what, f"a picture, whose values are no Hounsfield units; {about}", force)
         low, high = spec.intensity.window or (0, 0)
         return (*found, f"a picture has no Hounsfield units: it is taken for a CT shown from {low:g} to {high:g} HU")
-    if spec.modality == "ct" and file.modality == "unknown" and file.geometry.kind == "nifti":
-        return (*found, f"its values do not look like those of a CT; {trained}")
-    return found + check_modality(file.modality, spec, what, force, stated=file.geometry.kind == "dicom")
+    if spec.modality == "ct" and file.modality == "unknown" and file.source.kind == "nifti":
+        return (*found, f"its values do not look like those of a CT; {about}")
+    return found + check_modality(file.modality, spec, what, force, stated=file.source.kind == "dicom")
 
 
 def check_modality(modality: str, spec: InputSpec, what: str, force: bool, stated: bool) -> tuple[str, ...]:
     if "unknown" in (modality, spec.modality) or modality == spec.modality:
         return ()
     found = WORDS.get(modality, f"DICOM of the modality {modality.upper()}")
-    trained = f"the model was trained on {spec.trained_on}"
-    return refused(what, f"{'this is' if stated else 'looks like'} {found}; {trained}", force)
+    return refused(what, f"{'this is' if stated else 'looks like'} {found}; {trained(spec)}", force)
 
 
-def check_region(ranges: Sequence[Range], spec: InputSpec, what: str, force: bool) -> tuple[str, ...]:
-    """`ranges`: what will be segmented."""
+def trained(spec: InputSpec) -> str:
+    return f"the model was trained on {spec.trained_on}"
+
+
+def check_region(ranges: Sequence[Range], size: Size, spec: InputSpec, what: str, force: bool) -> tuple[str, ...]:
+    """`ranges`: what will be segmented; `size`: what the network sees at once, both in pixels of the image."""
     sides = tuple(last - first for first, last in ranges[-2:])
-    if not spec.crops or all(side <= MUCH_LARGER * size for side, size in zip(sides, spec.size, strict=True)):
+    if not spec.crops or all(side <= MUCH_LARGER * size for side, size in zip(sides, size[-2:], strict=True)):
         return ()
     sentence = f"much larger ({by(sides)} pixels) than what the model was trained on: {spec.trained_on}"
     advice = "; point at it with --center, or give --candidates or --centers"

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from itertools import groupby, takewhile
 from pathlib import Path, PurePosixPath
 
-from berdiff.data import dicom, manifest, volumes
+from berdiff.data import dicom, manifest
 from berdiff.data.describe import expect
 from berdiff.data.paths import exists, fault_of, list_files
-from berdiff.data.reading import kind_of, stem
+from berdiff.data.reading import kind_of, outline, stem
 from berdiff.data.store import Store, open_store
 from berdiff.data.subset import choose_cases
 from berdiff.errors import InputError
@@ -44,6 +44,7 @@ class Input:
     sizes: tuple[int, ...] = ()  # of such files, in bytes
     listed: bool = False  # found in a folder or by a glob, and not named
     label: bool = False  # called like a mask
+    headers: tuple[dicom.SliceHeader, ...] = ()  # of the slices of a DICOM series, read to tell series apart
 
     @property
     def what(self) -> str:
@@ -141,16 +142,11 @@ def take_part(inputs: Sequence[Input], part: tuple[int, int]) -> list[Input]:
 
 def count_slices(item: Input, region: Region) -> int:
     """How many slices of an input will be segmented, from names and headers: for the time that is left."""
-    first, depth = item.paths[0], None
-    try:
-        if item.store is None and not item.error and first.exists():  # a remote one is there only when its turn comes
-            if kind_of(first) == "nifti" and len(shape := volumes.stored_shape(first)) > 2:
-                depth = volumes.shape_of(first, 4 if len(shape) > 3 and shape[3] > 1 else 3)[-3]
-            elif len(item.paths) > 1 and kind_of(first) == "dicom":
-                depth = len(item.paths)
-        if depth is None or region.at_place:  # which slices a place means is known with their distance
-            return 1
-        return len(range(*region.slice_range(depth, item.what)))
+    try:  # a remote file is there only when its turn comes; a file of several channels has them as the model wants
+        known = item.store is None and not item.error and not region.at_place and item.paths[0].exists()
+        depth = outline(item.paths, several=True, headers=item.headers).slices if known else None
+        # which slices a place means is known with their distance
+        return 1 if depth is None else len(range(*region.slice_range(depth, item.what)))
     except InputError:
         return 1  # what is wrong is reported when its turn comes
 
@@ -230,7 +226,7 @@ def _series(slices: list[_File], note: Note) -> list[Input]:
     """The series of one folder, each an input. One unreadable file fails them all: its slice would be missing."""
     folder, root = slices[0].path.parent, slices[0].root
     name = _safe(folder.relative_to(root).as_posix()) or _safe(folder.resolve().name)
-    by_series: dict[str, list[Path]] = {}
+    by_series: dict[str, list[dicom.SliceHeader]] = {}
     derived: Counter[str] = Counter()
     try:
         for file in slices:
@@ -238,19 +234,19 @@ def _series(slices: list[_File], note: Note) -> list[Input]:
             if kind := next((kind for start, kind in DERIVED.items() if header.sop_class.startswith(start)), ""):
                 derived[kind] += 1
             else:
-                by_series.setdefault(header.series_uid, []).append(file.path)
+                by_series.setdefault(header.series_uid, []).append(header)
     except InputError as error:
         return [Input(name, tuple(file.path for file in slices), error=str(error))]
     if derived:
         counted = " and ".join(f"{count} DICOM {kind}" for kind, count in sorted(derived.items()))
         note(f"{folder}: {counted} left out: they are about images, and are none")
-    if len(by_series) == 1:
-        return [Input(name, tuple(paths)) for paths in by_series.values()]
     outer = "" if folder == root else name + "/"
-    return [
-        Input(outer + _safe(paths[0].stem if len(paths) == 1 else uid), tuple(paths))
-        for uid, paths in sorted(by_series.items())
-    ]
+    inputs: list[Input] = []
+    for uid, headers in sorted(by_series.items()):
+        paths = tuple(header.path for header in headers)
+        own = outer + _safe(paths[0].stem if len(paths) == 1 else uid)
+        inputs.append(Input(name if len(by_series) == 1 else own, paths, headers=tuple(headers)))
+    return inputs
 
 
 def _sequences(single: list[_File], channels: Sequence[str]) -> tuple[list[Input], list[_File]]:

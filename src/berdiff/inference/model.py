@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from berdiff import hub, schema
+from berdiff.data.apply import Prepared
 from berdiff.data.describe import by, expect, present
 from berdiff.data.input_spec import InputSpec
 from berdiff.data.store import Store
@@ -19,7 +20,7 @@ from berdiff.display import note
 from berdiff.errors import as_keywords
 from berdiff.inference.compiling import compiled
 from berdiff.inference.inputs import Input, case_input, find_inputs
-from berdiff.inference.opening import OpenedImage, ReadInput, open_array, open_input, read_input
+from berdiff.inference.opening import ReadInput, meant, open_array, open_input, read_input
 from berdiff.inference.region import Region, Unit, plain
 from berdiff.inference.result import Result
 from berdiff.inference.run_file import read_run_file
@@ -38,7 +39,7 @@ class Model:
     segmenter: Segmenter
     name: str
     input_spec: InputSpec
-    size: tuple[int, int]  # (H, W) that the network sees at once
+    size: tuple[int, ...]  # (H, W), or (Z, H, W), that the network sees at once
     device: str = "cpu"
     store: str | None = None  # what its run was trained on, where the model lies in a run
     crop: int | None = None  # pixels per side of the centre to take of a larger store; None: all of it
@@ -121,7 +122,7 @@ class Model:
         settings: SegmentSettings,
         spacing_mm: Sequence[float] | None = None,
         name: str = "image",
-    ) -> OpenedImage:
+    ) -> Prepared:
         """A path, an `Input`, an array or a tensor as this model wants to see it."""
         if isinstance(image, str | Path):
             found = find_inputs([image], self.input_spec.channels)
@@ -140,7 +141,7 @@ class Model:
 
     def results(
         self,
-        images: Sequence[OpenedImage],
+        images: Sequence[Prepared],
         settings: SegmentSettings,
         advance: Advance = lambda slices: None,
         callback: Callback | None = None,
@@ -151,26 +152,38 @@ class Model:
         sampler = self.check(settings)
         each = sample_images(self.segmenter, images, self.size, settings, sampler, self.device, advance, callback)
         results: list[Result] = []
-        for image, pool in zip(images, each, strict=True):
-            shape = image.image.shape[1:]
-            ranges = settings.region.ranges(shape, self.size, image.what)
-            roi = None if ranges == tuple((0, length) for length in shape) else ranges
-            notes = tuple(dict.fromkeys([*self.input_spec.notes, *image.notes]))  # each once, in order
-            new = {"pool": pool, "targets": self.input_spec.targets, "kind": self.input_spec.kind}
-            new |= {"notes": notes, "roi": roi, "settings": self.identity(settings)}
-            result = Result(**{**vars(image), **new})
+        identity, spec = self.identity(settings), self.input_spec
+        for image, (grid, part, pool) in zip(images, each, strict=True):
+            chosen = None
             if settings.set != "independent":
-                rng = set_rng(settings.seed, image.name)
-                places = choose_set(result.in_region(pool), settings.samples, settings.set, rng)
-                result = replace(result, chosen=tuple(places.tolist()))
-            results.append(result)
+                chosen = choose_set(pool, settings.samples, settings.set, set_rng(settings.seed, image.name)).tolist()
+            notes = tuple(dict.fromkeys([*spec.notes, *image.notes]))  # each once, in order
+            results.append(
+                Result(
+                    name=image.name,
+                    image=part,
+                    grid=grid,
+                    pool=pool,
+                    chosen=None if chosen is None else tuple(chosen),
+                    targets=spec.targets,
+                    kind=spec.kind,
+                    settings=identity,
+                    scan=image.image if image.grid.whole is None else None,
+                    raters=image.raters,
+                    notes=notes,
+                    warnings=image.warnings,
+                    title=image.title,
+                    details=image.details,
+                    channels=image.channels,
+                )
+            )
         return results
 
     def _around(
-        self, image: OpenedImage, settings: SegmentSettings, advance: Advance, callback: Callback | None
+        self, image: Prepared, settings: SegmentSettings, advance: Advance, callback: Callback | None
     ) -> Result:
         """Of the slices that a place means; the result keeps the settings as they were asked for."""
-        region = image.meant(settings.region, image.image.shape[1:])
+        region = meant(settings.region, image.grid, image.what)
         (result,) = self.results([image], replace(settings, region=region), advance, callback)
         return replace(result, settings=self.identity(settings))
 
@@ -224,7 +237,7 @@ class Model:
 def load(
     path_or_name: str | Path,
     device: str = "auto",
-    size: tuple[int, int] | None = None,
+    size: tuple[int, ...] | None = None,
     precision: Precision = "fp32",
     compile: bool = False,
 ) -> Model:

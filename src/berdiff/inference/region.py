@@ -9,12 +9,11 @@ from annotated_types import Ge
 from tyro.conf import arg
 from tyro.constructors import PrimitiveConstructorSpec
 
-from berdiff.data.input_spec import Size
+from berdiff.data.input_spec import Range, Size
 from berdiff.errors import InputError
 from berdiff.schema import Settings
 
 EXTENT = 15.0  # mm below and above a centre, unless --extent says otherwise
-Range = tuple[int, int]  # [first, last + 1)
 Unit = Literal["voxel", "mm"]
 
 

@@ -10,31 +10,44 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from berdiff.data.describe import by
+from berdiff.data.image import Grid, Range
 from berdiff.data.input_spec import Kind
 from berdiff.inference.label_map import fits_label_map, label_map, likeliest
 from berdiff.inference.measurements import QUANTILES, measure
-from berdiff.inference.opening import OpenedImage
-from berdiff.inference.region import Range
 from berdiff.inference.representatives import Representative, disagreement, representatives
 from berdiff.metrics import more_than
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from PIL.Image import Image
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Result(OpenedImage):
-    """An image and the masks sampled of it, on the whole image's grid: 0 outside the region of interest.
+class Result:
+    """The masks sampled of an image, or of a region of it: every array but `scan` and `raters` is of the region.
 
     Shares, maps and measurements are of the whole pool; `samples` are the masks of it to look at.
     """
 
+    name: str
+    image: np.ndarray  # (C, H, W) or (C, Z, H, W) float32 in [0, 1], as shown to the network
+    grid: Grid  # where the region lies, and the way back to the grid of the files
     pool: np.ndarray  # (P, K, H, W) or (P, K, Z, H, W) uint8 of 0 and 1: all samples that were drawn
     chosen: tuple[int, ...] | None = None  # places in the pool of the masks to look at; None: all of it
     targets: tuple[str, ...]  # a name for each of the K targets
     kind: Kind = "independent"  # how the targets may lie to each other, in each sample
-    roi: tuple[Range, ...] | None = None  # the part that was segmented, one range per last axis; None: all
     settings: Mapping[str, Any] = field(default_factory=dict)  # model, samples, sampler, seed, ... in plain JSON types
+    scan: np.ndarray | None = None  # (C, [Z,] H, W): all of the image, where it is at hand, for pictures alone
+    raters: np.ndarray | None = None  # (R, K, [Z,] H, W) uint8: on all of the image, where a store has them
+    notes: tuple[str, ...] = ()  # to be shown wherever the result is
+    warnings: tuple[str, ...] = ()  # why it may be worthless: shown before the notes
+    title: str = ""  # what people call the image, where that is not the name
+    details: Mapping[str, str] = field(default_factory=dict)  # of a DICOM series: patient, series, date, UIDs
+    channels: tuple[str, ...] = ()  # the model's names
+    anonymous: bool = False  # no file may say who the patient is, or where the image lay
+
+    @property
+    def shown_name(self) -> str:
+        return self.title or self.name
 
     @cached_property
     def samples(self) -> np.ndarray:
@@ -44,19 +57,26 @@ class Result(OpenedImage):
     @property
     def volume(self) -> bool:
         """Whether it is a volume, and not one 2D image."""
-        return self.pool.ndim == 5
+        return not self.grid.planar
 
     @property
     def one_slice(self) -> bool:
         """Whether it is one slice of a volume, which has an area and no volume."""
-        return self.volume and self.in_region(self.pool).shape[2] == 1
+        return self.volume and self.grid.shape[0] == 1
+
+    @property
+    def region(self) -> tuple[Range, ...] | None:
+        """Which part of the image it is, one range per last axis; None: all of it."""
+        return self.grid.ranges or None
+
+    def whole(self, array: np.ndarray) -> np.ndarray:
+        """(..., [Z,] H, W) of the region -> the same on the grid of the whole image, with 0 around it."""
+        return self.grid.placed(array)
 
     @cached_property
     def saliency(self) -> np.ndarray:
         """(K, [Z,] H, W) float32: the share of the samples in which a pixel is marked."""
-        saliency = np.zeros(self.pool.shape[1:], np.float32)
-        self.in_region(saliency)[:] = self.in_region(self.pool).mean(0, dtype=np.float32)
-        return saliency
+        return self.pool.mean(0, dtype=np.float32)
 
     @cached_property
     def variance(self) -> np.ndarray:
@@ -89,12 +109,11 @@ class Result(OpenedImage):
 
     def representatives(self, k: int = 3) -> list[Representative]:
         """At most k of the samples that represent all, each with its frequency, the most frequent first."""
-        found = representatives(self.in_region(self.pool), k)
-        return [one._replace(mask=self.pool[one.index]) for one in found]
+        return representatives(self.pool, k)
 
     @cached_property
     def _measurements(self) -> dict[str, dict[str, Any]]:
-        pool, spacing = self.in_region(self.pool), self.spacing  # outside it all are 0
+        pool, spacing = self.pool, self.grid.spacing
         apart = disagreement(pool)
         if self.one_slice:
             pool, spacing = pool[:, :, 0], spacing[1:]
@@ -107,13 +126,9 @@ class Result(OpenedImage):
         (`representatives.disagreement`)."""
         return self._measurements
 
-    def in_region(self, array: np.ndarray) -> np.ndarray:
-        """The part of (..., [Z,] H, W) that was segmented."""
-        return array if self.roi is None else array[(..., *(slice(*ends) for ends in self.roi))]
-
-    def plot(self) -> "Figure":
-        """The panel: image, raters where known, samples, saliency, variance and representative masks."""
-        from berdiff.output.exports import result_panel  # a look outwards: how it is shown is not known here
+    def plot(self) -> "Image":
+        """The panel as a picture: image, raters where known, samples, saliency, variance and representative masks."""
+        from berdiff.output.panels import result_panel  # a look outwards: how it is shown is not known here
 
         return result_panel(self)
 
@@ -136,16 +151,16 @@ class Result(OpenedImage):
 
     def __repr__(self) -> str:
         """Its grid; of each target how many samples mark it, and the size among those that do."""
-        part = self.in_region(self.pool)
-        solid = self.volume and part.shape[2] > 1
-        axes = self.spacing if solid else self.spacing[-2:]
+        solid, spacing = self.volume and not self.one_slice, self.grid.spacing
+        axes = spacing if solid else spacing[-2:]
         known = bool(np.isfinite(axes).all())
         unit = ("mm^3" if solid else "mm^2") if known else ("voxels" if solid else "pixels")
-        mm = f", {'x'.join(f'{length:.3g}' for length in self.spacing)} mm" if np.isfinite(self.spacing).all() else ""
-        lines = [f"Result {self.name}: {by(self.pool.shape[2:])} {'voxels' if self.volume else 'pixels'}{mm}"]
+        mm = f", {'x'.join(f'{length:.3g}' for length in spacing)} mm" if np.isfinite(spacing).all() else ""
+        whole = f" of {by(self.grid.whole.shape)}" if self.grid.whole else ""
+        lines = [f"Result {self.name}: {by(self.grid.shape)}{whole} {'voxels' if self.volume else 'pixels'}{mm}"]
         lines.append(f"  {len(self.pool)} samples by the model {self.settings.get('model', 'without a name')}")
         for k, target in enumerate(self.targets):
-            counts = part[:, k].reshape(len(part), -1).sum(1, dtype=np.int64)
+            counts = self.pool[:, k].reshape(len(self.pool), -1).sum(1, dtype=np.int64)
             line = f"  {target}: marked by {(counts > 0).mean():.0%} of the samples"
             if counts.any():
                 sizes = counts[counts > 0] * (float(np.prod(axes)) if known else 1)
@@ -157,5 +172,5 @@ class Result(OpenedImage):
     def _repr_png_(self) -> bytes:
         """What a notebook shows: the panel."""
         picture = io.BytesIO()
-        self.plot().savefig(picture, format="png", dpi=100)
+        self.plot().save(picture, format="png")
         return picture.getvalue()

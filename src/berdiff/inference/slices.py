@@ -6,14 +6,15 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from berdiff.data.apply import Prepared, covered, restore
 from berdiff.data.fitting import centre
-from berdiff.data.input_spec import Size
+from berdiff.data.image import Grid
+from berdiff.data.input_spec import Kind, Size
 from berdiff.diffusion.along_z import Along, correlation, follow
 from berdiff.diffusion.random import Source, sample_generators
 from berdiff.diffusion.sampler import Sampler
 from berdiff.diffusion.sampling import Callback
 from berdiff.errors import InputError
-from berdiff.inference.opening import OpenedImage
 from berdiff.inference.settings import NEIGHBOURS, SegmentSettings
 from berdiff.methods.base import Segmenter
 
@@ -28,6 +29,14 @@ class Slice(NamedTuple):
     place: np.ndarray  # (n, K, h, w) to be written
     rho: float | None = None  # how far its noise follows that of the slice before it; None: not at all
     followed: bool = False  # whether the noise of a slice after it follows its own
+
+
+class Drawn(NamedTuple):
+    """What was drawn of one image."""
+
+    grid: Grid  # of the region
+    image: np.ndarray  # (C, [Z,] h, w) of the region
+    pool: np.ndarray  # (P, K, [Z,] h, w)
 
 
 def of_volume(
@@ -79,48 +88,57 @@ def sample_slices(
 
 def sample_images(
     segmenter: Segmenter,
-    images: Sequence[OpenedImage],
+    images: Sequence[Prepared],
     size: Size,
     settings: SegmentSettings,
     sampler: Sampler | None,
     device: str,
     advance: Advance,
     callback: Callback | None,
-) -> list[np.ndarray]:
-    """The samples `(P, K, [Z,] H, W)` drawn of each image, on its whole grid, 0 outside the region.
+) -> list[Drawn]:
+    """The samples drawn of the region of each image.
 
     In a volume noise follows that of the slice before, from the first slice of the region on.
     """
     P = settings.drawn
-    whole = [_empty(image, P, segmenter.targets) for image in images]
+    drawn: list[Drawn] = []
     by_shape: dict[tuple[int, ...], list[Slice]] = {}
-    for image, masks in zip(images, whole, strict=True):
-        for one in _slices(image, masks, size, settings):
+    for image in images:
+        seen = covered(size, image.grid, image.network)
+        grid, part = image.part(settings.region.ranges(image.grid.shape, seen, image.what), size)
+        drawn.append(Drawn(grid, part, _empty(image.what, (P, segmenter.targets, *grid.shape))))
+        for one in _slices(image, drawn[-1], size, settings):
             by_shape.setdefault(one.pixels.shape[-2:], []).append(one)
     for shape, alike in by_shape.items():
         tile = None if shape == size else (size, settings.overlap)
         sample_slices(segmenter, alike, P, settings.seed, sampler, device, settings.batch_size, tile, callback, advance)
-    return whole
+    return [_restored(image, one, segmenter.kind) for image, one in zip(images, drawn, strict=True)]
 
 
-def _empty(image: OpenedImage, count: int, targets: int) -> np.ndarray:
-    shape = (count, targets, *image.image.shape[1:])
+def _restored(image: Prepared, drawn: Drawn, kind: Kind) -> Drawn:
+    """On the image's own grid, where the network saw another spacing."""
+    if image.network is None:
+        return drawn
+    grid, pool = restore(drawn.pool, drawn.grid, image, kind)
+    return Drawn(grid, image.image[(..., *grid.box)], pool)
+
+
+def _empty(what: str, shape: tuple[int, ...]) -> np.ndarray:
     try:
         return np.zeros(shape, np.uint8)
     except (MemoryError, ValueError) as error:  # the latter where no machine could
-        size = f"{np.prod(shape, dtype=float) / 2**30:,.0f} GiB for {count} masks of the whole image"
-        raise InputError(f"{image.what}: expected {size}, found less memory (--samples, --pool)") from error
+        size = f"{np.prod(shape, dtype=float) / 2**30:,.0f} GiB for {shape[0]} masks"
+        raise InputError(f"{what}: expected {size}, found less memory (--samples, --pool)") from error
 
 
-def _slices(image: OpenedImage, masks: np.ndarray, size: Size, settings: SegmentSettings) -> list[Slice]:
-    ranges = settings.region.ranges(image.image.shape[1:], size, image.what)
-    box = tuple(slice(*ends) for ends in ranges[-2:])
-    height, width = (max(side, last - first) for side, (first, last) in zip(size, ranges[-2:], strict=True))
-    planes, places = centre(image.image[..., *box], (height, width)), masks[..., *box]
-    if planes.ndim == 3:
-        return [Slice(image.name, planes, places)]
-    distance = image.spacing[0] if np.isfinite(image.spacing[0]) else NEIGHBOURS
+def _slices(image: Prepared, region: Drawn, size: Size, settings: SegmentSettings) -> list[Slice]:
+    grid, part, masks = region
+    height, width = (max(sides) for sides in zip(size, grid.shape[-2:], strict=True))
+    planes = centre(part, (height, width))
+    if grid.planar:
+        return [Slice(image.name, planes, masks)]
+    distance = grid.spacing[0] if np.isfinite(grid.spacing[0]) else NEIGHBOURS
     rho = correlation(distance, settings.coherence) or None
-    chosen = range(*ranges[0])
-    keys = [f"{image.name}|{image.first + z}" for z in chosen]
-    return of_volume(keys, (planes[:, z] for z in chosen), (places[:, :, z] for z in chosen), rho)
+    depth = range(grid.shape[0])
+    keys = [f"{image.name}|{grid.first + z}" for z in depth]
+    return of_volume(keys, (planes[:, z] for z in depth), (masks[:, :, z] for z in depth), rho)

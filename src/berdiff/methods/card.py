@@ -29,7 +29,7 @@ def _about(name: str, config: MethodConfig, spec: InputSpec) -> str:
         "",
         f"A model of the method `{config.method}`, trained with berdiff. **{FOR_RESEARCH}**",
         "",
-        f"- **Knows**: images of {spec.size[0]}x{spec.size[1]} pixels, channels {', '.join(spec.channels)}, scaled by "
+        f"- **Knows**: images of {spec.pixels}, channels {', '.join(spec.channels)}, scaled by "
         f"the rule `{spec.intensity.rule}` (`input_spec` in `config.json`).",
         f"- **Trained on**: {spec.trained_on}.",
         f"- **Marks**: {', '.join(spec.targets)}.",

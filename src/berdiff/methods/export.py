@@ -36,7 +36,7 @@ Names = tuple[list[str], list[str]]  # of a graph's inputs and outputs
 
 def export_onnx(
     segmenter: Segmenter,
-    size: tuple[int, int],
+    size: tuple[int, ...],
     out: Path,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict[str, Any]:
@@ -110,7 +110,7 @@ def _nested(features: tuple[Tensor, ...]) -> Tensor | tuple[Tensor, ...]:
 
 
 def _inputs(
-    network: Denoiser[Any], kernel: Kernel, B: int, N: int, size: tuple[int, int], generator: torch.Generator
+    network: Denoiser[Any], kernel: Kernel, B: int, N: int, size: tuple[int, ...], generator: torch.Generator
 ) -> tuple[Tensor, Tensor, Tensor]:
     """image, y_t and t as in sampling."""
     image = torch.rand(B, network.image_channels, *size, generator=generator)

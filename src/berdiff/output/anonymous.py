@@ -4,14 +4,12 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from berdiff.data.describe import refusing
 from berdiff.inference.inputs import Input
 from berdiff.inference.result import Result
-from berdiff.output.nifti import place_of
 
 UID_DIGITS = 8  # the last ones
 DIGITS = 12  # of the name: one in 10^14 for two images to share one
@@ -25,14 +23,11 @@ def input_name(item: Input) -> str:
 
 
 def without_identity(result: Result) -> Result:
-    """The result under the name that its input has in `input_name`, and of no files; masks and geometry stay."""
-    geometry = result.geometry
-    files = geometry.paths if geometry.kind != "store" else ()
-    name = _of_files(files) if files else _of_image(result.image)
-    if geometry.kind == "dicom":
-        geometry = replace(geometry, affine=place_of(geometry))  # while its files are known
-    named: dict[str, Any] = {"title": anonymous_title(result), "details": {}}
-    return replace(result, name=name, what=name, geometry=replace(geometry, paths=()), **named)
+    """The result under the name that its input has in `input_name`; masks and grid stay."""
+    source = result.grid.source
+    files = source.paths if source.kind != "store" else ()
+    name = _of_files(files) if files else _of_image(result.image if result.scan is None else result.scan)
+    return replace(result, name=name, title=anonymous_title(result), details={}, anonymous=True)
 
 
 def anonymous_title(result: Result) -> str:

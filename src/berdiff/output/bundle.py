@@ -18,7 +18,7 @@ from berdiff.inference.inputs import find_inputs
 from berdiff.inference.model import Model
 from berdiff.inference.region import Region
 from berdiff.inference.settings import SegmentSettings
-from berdiff.output.kinds import OutputSettings
+from berdiff.output.formats import OutputSettings
 from berdiff.output.segmentation import Outcome, SegmentationJob
 
 
@@ -46,7 +46,7 @@ class Samples(Inferer):
     def __call__(self, inputs: Any, network: Any = None, *args: Any, **kwargs: Any) -> Tensor:
         """`network` is the model's own."""
         (result,) = self.model.results([self.model.open(inputs, self.settings)], self.settings)
-        return torch.from_numpy(result.samples)
+        return torch.from_numpy(result.whole(result.samples))
 
 
 class Inputs(Dataset[dict[str, Any]]):

@@ -83,7 +83,7 @@ def export_bundle(model: Model, folder: Path, out: Path) -> list[str]:
     return sorted(path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file())
 
 
-def metadata(name: str, config: MethodConfig, spec: InputSpec, size: tuple[int, int]) -> dict[str, Any]:
+def metadata(name: str, config: MethodConfig, spec: InputSpec, size: tuple[int, ...]) -> dict[str, Any]:
     """By MONAI's schema."""
     plane = {"type": "image", "spatial_shape": list(size), "dtype": "float32", "value_range": [0, 1]}
     plane |= {"is_patch_data": spec.patches}

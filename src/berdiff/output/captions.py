@@ -75,7 +75,7 @@ def measured_line(measured: dict[str, Any]) -> str:
 def measured_words(result: Result, k: int) -> dict[str, Any]:
     """One target's figures: how many samples and raters mark it, and sizes among the samples, with each rater's own."""
     over_samples = result.measurements()[result.targets[k]]
-    own = [measure(masks[k][None], result.spacing) for masks in (() if result.raters is None else result.raters)]
+    own = [measure(masks[k][None], result.grid.spacing) for masks in (() if result.raters is None else result.raters)]
     medians = [[median for _, _, _, median, _ in sizes(of)] for of in own]
     rows = [
         {"what": what, "unit": unit, "low": low, "median": median, "high": high, "raters": [of[i] for of in medians]}

@@ -83,9 +83,9 @@ def write_case(
     for name, content in _volume_files(files, case, read, found, model) if len(read.shape) == 3 else ():
         files.write(f"{case}/{name}", content)
         written[name] = len(content)
-    placed = read.placed
-    frame = None if placed.affine is None else "LPS" if placed.geometry.kind == "dicom" else "RAS"
-    places = {one.name: None if frame is None else placed.to_mm(one.center) for one in found}
+    grid = read.grid
+    frame = None if grid.affine is None else "LPS" if grid.source.kind == "dicom" else "RAS"
+    places = {one.name: None if frame is None else grid.to_mm(one.center) for one in found}
     lines: list[list[Any]] = [[*COLUMNS, "z", "y", "x", "x_mm", "y_mm", "z_mm"]]
     listed: list[dict[str, Any]] = []
     folders = {one.name: f"{case}/{one.name}" for one in found}
@@ -111,15 +111,15 @@ def _volume_files(
     spec = model.input_spec
     saliency = combined_saliency(files, case, found, len(spec.targets), read.shape)
     for name, array in zip(by_target(spec.targets, "saliency"), saliency, strict=True):
-        yield f"{name}.nii.gz", nifti_bytes(array, read.placed)
+        yield f"{name}.nii.gz", nifti_bytes(array, read.grid)
     majority = combined_majority(files, case, found, saliency, spec.kind == "exclusive")
     if fits_label_map(spec.targets, spec.kind):
         meaning = schema.dump(label_meaning(spec.targets, spec.kind))
-        yield "mask.nii.gz", nifti_bytes(label_map(majority), read.placed, meaning)
+        yield "mask.nii.gz", nifti_bytes(label_map(majority), read.grid, meaning)
         yield "labels.json", meaning.encode()
     else:
         for name, array in zip(by_target(spec.targets, "mask"), majority, strict=True):
-            yield f"{name}.nii.gz", nifti_bytes(array, read.placed)
+            yield f"{name}.nii.gz", nifti_bytes(array, read.grid)
 
 
 def combined_saliency(

@@ -7,7 +7,8 @@ import numpy as np
 
 from berdiff.data.store import Store
 from berdiff.output.colours import legend
-from berdiff.output.panels import render, save_png, targets_row
+from berdiff.output.panels import targets_row
+from berdiff.output.pictures import render, save_png
 
 
 def contact_sheet(store: Store, indices: Sequence[int] | np.ndarray, path: str | Path) -> None:

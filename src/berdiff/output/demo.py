@@ -89,7 +89,9 @@ def run_demo(
 def score(result: Result) -> DemoScore:
     """A result against its own raters, on the whole image: what they marked outside the region counts."""
     assert result.raters is not None  # a store's case has them
-    samples, masks = (torch.from_numpy(np.ascontiguousarray(of))[None] for of in (result.samples, result.raters))
+    samples, masks = (
+        torch.from_numpy(np.ascontiguousarray(of))[None] for of in (result.whole(result.samples), result.raters)
+    )
     pairs = Pairs.of(samples, masks)
     limit = ged_limit(pairs.d_raters, pairs.raters[:, None], pairs.n)
     values = pairs.ged(), limit, pairs.hm_iou(), 1 - pairs.d_sy(), 1 - pairs.d_raters

@@ -18,7 +18,7 @@ import numpy as np
 
 from berdiff import __version__
 from berdiff.data.describe import decoding, expect, refusing
-from berdiff.data.dicom import opened, quiet
+from berdiff.data.dicom import NEEDED, PERSONAL, STATED, quiet
 from berdiff.inference.result import Result
 from berdiff.output.captions import NOT_CLINICAL
 
@@ -26,14 +26,7 @@ if TYPE_CHECKING:
     from pydicom import Dataset
     from pydicom.sr.coding import Code
 
-UIDS = ("SOPInstanceUID", "SOPClassUID", "StudyInstanceUID", "SeriesInstanceUID", "FrameOfReferenceUID")
-NEEDED = (*UIDS, "PixelSpacing", "ImagePositionPatient", "ImageOrientationPatient")
-# What else the pixels of a derived image depend on, where the source states it
-STATED = ("Rows", "Columns", "Modality", "LossyImageCompression", "LossyImageCompressionRatio")
-STATED += ("LossyImageCompressionMethod",)
-# Patient and study: DICOM wants them in every file of a study, if empty. Some tools that remove names leave them out.
-PERSONAL = ("PatientID", "PatientName", "PatientBirthDate", "PatientSex", "AccessionNumber", "StudyID")
-PERSONAL += ("StudyDate", "StudyTime")
+UIDS = NEEDED[:5]
 REFERS = "which a DICOM output refers to (--write nifti needs none)"
 REMOVED = "patient and study attributes left empty; UIDs kept"
 # What the segments are of, in SNOMED CT: a word of the target's name -> (code, meaning). DICOM's context group 7159.
@@ -52,18 +45,20 @@ MAX_LABEL = 64  # characters, of the value representation LO
 class DicomSource:
     """The DICOM images that a result is of, and how files derived from them are called."""
 
-    def __init__(self, result: Result, anonymous: bool = False) -> None:
-        self.result, self.anonymous = result, anonymous
+    def __init__(self, result: Result) -> None:
+        self.result, self.anonymous = result, result.anonymous
 
     @cached_property
     def images(self) -> list["Dataset"]:
         """A small header per slice, in the order of `stored`: of one patient, study, series and frame of reference."""
         result = self.result
-        images = [_reduced(path, self.anonymous) for path in result.geometry.paths]
-        slices = result.geometry.shape[0] if result.volume else 1  # as stored: upright, it may be cut another way
+        paths = result.grid.source.paths
+        headers = result.grid.source.headers
+        images = [_reduced(*of, self.anonymous) for of in zip(paths, headers, strict=True)]
+        slices = result.grid.source.shape[0] if result.volume else 1  # as stored: upright, it may be cut another way
         expect(slices == len(images), result.name, f"{slices} DICOM files, one per slice", len(images))
-        first, like = images[0], f"as in {result.geometry.paths[0].name}"
-        for path, image in zip(result.geometry.paths, images, strict=True):
+        first, like = images[0], f"as in {paths[0].name}"
+        for path, image in zip(paths, images, strict=True):
             for tag in ("StudyInstanceUID", "SeriesInstanceUID", "FrameOfReferenceUID", "PatientID"):
                 expect(image[tag].value == first[tag].value, path, f"the DICOM tag {tag} {like}", "another one")
             # equal within rounding, as the reader has checked; highdicom wants the very same digits
@@ -77,8 +72,8 @@ class DicomSource:
         """In mm: the slices' own where the first states it, else their distance."""
         from pydicom.valuerep import format_number_as_ds
 
-        paths = self.result.geometry.paths
-        ends = [_header(path) for path in (paths[0], paths[-1])]
+        source = self.result.grid.source
+        paths, ends = source.paths, (source.headers[0], source.headers[-1])
         if ends[0].get("SliceThickness"):
             return str(ends[0].SliceThickness)
         expect(len(paths) > 1, paths[0], f"the DICOM tag SliceThickness, {REFERS}")
@@ -87,20 +82,21 @@ class DicomSource:
 
     def stored(self, arrays: np.ndarray) -> np.ndarray:
         """(m, [Z,] H, W) of the result -> (m, slices, rows, columns), the slices in the order of `images`."""
-        stored = self.result.geometry.to_stored(arrays)
+        stored = self.result.grid.to_stored(arrays)
         return stored if self.result.volume else stored[:, None]
 
     @cached_property
     def segmented(self) -> np.ndarray:
         """Places in `images` of the slices that were segmented, in part or whole."""
-        inside = np.zeros((1, *self.result.pool.shape[2:]), bool)
-        self.result.in_region(inside)[...] = True
+        inside = np.ones((1, *self.result.grid.shape), bool)
         return np.flatnonzero(self.stored(inside).any(axis=(0, 2, 3)))
 
     @cached_property
     def identity(self) -> str:
         """Of these samples of these images: writing them again makes the same objects, not new ones."""
-        digest = hashlib.sha256(np.packbits(self.result.pool).tobytes())
+        digest = hashlib.sha256()
+        for part in _packed(self.result):
+            digest.update(part)
         settings = json.dumps(dict(self.result.settings), sort_keys=True)
         for text in (__version__, settings, *(image.SOPInstanceUID for image in self.images)):
             digest.update(f"{text}\0".encode())
@@ -147,6 +143,17 @@ class DicomSource:
         return buffer.getvalue()
 
 
+def _packed(result: Result) -> Iterator[bytes]:
+    """The bits of the pool on the whole image's grid, one after the other, as `np.packbits` would give them of all."""
+    rest = np.zeros(0, np.uint8)
+    for mask in result.pool.reshape(-1, *result.grid.shape):
+        bits = np.concatenate([rest, result.whole(mask).ravel()])
+        full = len(bits) // 8 * 8
+        yield np.packbits(bits[:full]).tobytes()
+        rest = bits[full:]
+    yield np.packbits(rest).tobytes()
+
+
 def clean(label: str) -> str:
     """As a DICOM string of at most 64 characters, in which a backslash would begin another value.
 
@@ -164,18 +171,11 @@ def property_type(target: str) -> "Code":
     return Code(code, "SCT", meaning)
 
 
-def _header(path: Path) -> "Dataset":
-    from pydicom import dcmread
-
-    with opened(path, "a DICOM file", "one that cannot be read") as file:
-        return dcmread(file, stop_before_pixels=True)
-
-
-def _reduced(path: Path, anonymous: bool) -> "Dataset":
+def _reduced(path: Path, data: "Dataset", anonymous: bool) -> "Dataset":
     """The header of one source image with all that a derived object must take over from it, and nothing else."""
     from pydicom import Dataset
 
-    data, kept = _header(path), Dataset()
+    kept = Dataset()
     with quiet(), decoding(path, "a DICOM header", "one with values that cannot be read"):
         for tag in NEEDED:
             expect(data.get(tag), path, f"the DICOM tag {tag}, {REFERS}")

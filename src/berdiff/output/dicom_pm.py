@@ -5,13 +5,13 @@ quantities, or of scaled integers, is lost on most of them. Frames are the slice
 nobody looked at has no probability of 0.
 """
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from berdiff.output.captions import NOT_CLINICAL
 from berdiff.output.dicom_common import DicomSource, clean
+from berdiff.output.formats import Files, Output
 from berdiff.output.overlay_files import by_target
 
 if TYPE_CHECKING:
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 SERIES = 4  # after the three of DICOM SEG
 
 
-def dicom_pm_files(source: DicomSource) -> Iterator[tuple[str, bytes]]:
+def dicom_pm_files(output: Output) -> Files:
     """saliency.pm.dcm, of several targets saliency-TARGET.pm.dcm: instances of one series."""
-    result = source.result
+    source, result = output.dicom, output.result
     for k, name in enumerate(by_target(result.targets, "saliency")):
         shares = source.stored(result.saliency[k, None])[0, source.segmented]
         yield f"{name}.pm.dcm", source.content(_map(source, shares, k))

@@ -15,6 +15,7 @@ from berdiff.inference.representatives import Representative
 from berdiff.output.captions import NOT_CLINICAL, percent
 from berdiff.output.colours import LEVELS, level_colours, target_colours
 from berdiff.output.dicom_common import DicomSource, clean, property_type
+from berdiff.output.formats import Files, Output
 
 if TYPE_CHECKING:
     from highdicom.seg import Segmentation, SegmentDescription
@@ -27,11 +28,11 @@ class Segment(NamedTuple):
     colour: str
 
 
-def dicom_seg_files(source: DicomSource, representatives: Sequence[Representative]) -> Iterator[tuple[str, bytes]]:
+def dicom_seg_files(output: Output) -> Files:
     """mask.seg.dcm, contours.seg.dcm and saliency.seg.dcm, by name."""
-    result = source.result
+    source, result = output.dicom, output.result
     yield "mask.seg.dcm", source.content(mask_segmentation(source))
-    contours = list(_contours(source, representatives))
+    contours = list(_contours(source, output.representatives))
     yield "contours.seg.dcm", source.content(_segmentation(source, contours, "BINARY", "contours", 2))
     each = zip(result.saliency, result.targets, target_colours(len(result.targets)), strict=True)
     shares = [Segment(share, name, f"{name}: share of samples", colour) for share, name, colour in each]

@@ -14,6 +14,7 @@ from berdiff import __version__
 from berdiff.output.captions import MARKED_BY, MARKED_MEANS, NOT_CLINICAL
 from berdiff.output.dicom_common import DicomSource, clean, property_type
 from berdiff.output.dicom_seg import mask_segmentation
+from berdiff.output.formats import Files, Output
 
 if TYPE_CHECKING:
     from highdicom.seg import Segmentation
@@ -38,8 +39,9 @@ UNITS = {
 }
 
 
-def dicom_sr_files(source: DicomSource) -> Iterator[tuple[str, bytes]]:
+def dicom_sr_files(output: Output) -> Files:
     """mask.seg.dcm and measurements.sr.dcm."""
+    source = output.dicom
     segmentation = mask_segmentation(source)
     report = _report(source, segmentation)
     yield "mask.seg.dcm", source.content(segmentation)

@@ -18,7 +18,7 @@ from berdiff.errors import InputError
 from berdiff.inference.finding import FindingSource
 from berdiff.inference.inputs import Input, count_slices
 from berdiff.inference.settings import SegmentSettings
-from berdiff.output.kinds import OutputSettings
+from berdiff.output.formats import OutputSettings
 from berdiff.output.outcome import Outcome
 from berdiff.parent import end_with_parent
 

@@ -17,7 +17,8 @@ from berdiff.inference.representatives import Representative
 from berdiff.inference.result import Result
 from berdiff.output.captions import MARKED_MEANS, measured_words, notes, set_words, settings_line
 from berdiff.output.colours import legend
-from berdiff.output.tiles import SHOWN_SAMPLES, Tile, grey_bytes, picture_bytes, result_tiles, target_tiles
+from berdiff.output.formats import Files, Output
+from berdiff.output.tiles import SHOWN_SAMPLES, Tile, picture_bytes, result_tiles, target_tiles
 from berdiff.output.views import close_up
 
 if TYPE_CHECKING:
@@ -70,6 +71,11 @@ def page(title: str, entries: Sequence[ReportEntry], intro: Sequence[str] = (), 
     )
 
 
+def report_file(output: Output) -> Files:
+    entry = ReportEntry(output.result, output.representatives)
+    yield "report.html", page(f"berdiff: {output.result.shown_name}", [entry]).encode()
+
+
 def _path(segments: np.ndarray) -> str:
     """Segments of `edges`, which run across or down, as an SVG path."""
     steps = [(x, y, x_end - x, y_end - y) for (x, y), (x_end, y_end) in segments.tolist()]
@@ -78,11 +84,5 @@ def _path(segments: np.ndarray) -> str:
 
 def _address(tile: Tile) -> str:
     """The plane as a PNG in a data: address."""
-    if tile.colours == "gray" and tile.brightest == 1:
-        pixels = grey_bytes(tile.plane)
-    else:
-        from matplotlib import colormaps
-
-        pixels = colormaps[tile.colours](np.clip(tile.plane / tile.brightest, 0, 1), bytes=True)[..., :3]
-    png = picture_bytes(Image.fromarray(np.ascontiguousarray(pixels)))
+    png = picture_bytes(Image.fromarray(tile.pixels()))
     return "data:image/png;base64," + base64.b64encode(png).decode("ascii")

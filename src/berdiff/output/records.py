@@ -21,10 +21,10 @@ from berdiff.inference.result import Result
 from berdiff.output.captions import notes
 from berdiff.output.destination import Destination
 from berdiff.output.done_file import DoneFile, Measured, sizes_of
-from berdiff.output.overlay import outlined
+from berdiff.output.pictures import enlarged, outlined
 from berdiff.output.result_files import DONE
 from berdiff.output.tiles import contours_tile, masks_tile, picture_bytes
-from berdiff.output.views import clearest_channel, close_up
+from berdiff.output.views import close_up
 
 THUMBNAIL, CROP = "thumbnail.png", "crop.npz"
 SIDE = 160  # pixels of a thumbnail, at most
@@ -94,25 +94,23 @@ class Record:
 
 def write_crop(result: Result, folder: Path) -> str:
     """Saliency and majority of the region alone."""
-    first = [0] * 3 if result.roi is None else [start for start, _ in result.roi]
-    saliency, majority = result.in_region(result.saliency), result.in_region(result.majority())
+    first = np.array([start for start, _ in result.region or [(0, 0)] * 3])
     with whole_file(folder / CROP) as part, part.open("wb") as file:
-        np.savez_compressed(file, first=np.array(first), saliency=saliency, majority=majority)
+        np.savez_compressed(file, first=first, saliency=result.saliency, majority=result.majority())
     return CROP
 
 
 def thumbnail(result: Result) -> bytes:
     """A small picture of the finding: the contours of one target, or the majority of several, close up."""
     close = close_up(result)
-    part = close.result
     # every so many pixels of a large picture: outlines of all of them would take long, and then not be seen
-    step = -(-max(part.image.shape[-2:]) // (4 * SIDE))
+    step = -(-max(close.image.shape[-2:]) // (4 * SIDE))
     few = (..., slice(None, None, step), slice(None, None, step))
-    under = part.image[clearest_channel(part.image, part.pool)][few]
-    if len(part.targets) == 1:
-        tile = replace(contours_tile("", under, part.saliency[0][few], 0, 1), key=())
+    under = close.image[close.channel][few]
+    if len(result.targets) == 1:
+        tile = replace(contours_tile("", under, close.of(result.saliency[0])[few], 0, 1), key=())
     else:
-        tile = masks_tile("", under, part.majority()[few], part.kind)
-    picture = outlined(tile, part.aspect, SIDE // 2, 1)
+        tile = masks_tile("", under, close.of(result.majority())[few], result.kind)
+    picture = outlined(tile, enlarged(tile, result.grid.aspect, SIDE // 2), 1)
     picture.thumbnail((SIDE, SIDE))
     return picture_bytes(picture)

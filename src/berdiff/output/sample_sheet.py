@@ -8,7 +8,8 @@ import numpy as np
 
 from berdiff.data.input_spec import Kind
 from berdiff.output.colours import legend
-from berdiff.output.panels import render, save_png, targets_row
+from berdiff.output.panels import targets_row
+from berdiff.output.pictures import render, save_png
 
 
 def sample_sheet(

@@ -18,13 +18,14 @@ from typing import NamedTuple
 from berdiff import schema
 from berdiff.boundary import refusal
 from berdiff.claims import Claim, Claims
+from berdiff.data.apply import Prepared, covered
 from berdiff.display import note
 from berdiff.errors import InputError
 from berdiff.inference.finding import Finding, FindingSource
 from berdiff.inference.guards import LabelFile
 from berdiff.inference.inputs import Input, count_slices
 from berdiff.inference.model import Model
-from berdiff.inference.opening import OpenedImage, ReadInput
+from berdiff.inference.opening import ReadInput, meant
 from berdiff.inference.region import EXTENT, Region
 from berdiff.inference.result import Result
 from berdiff.inference.settings import SegmentSettings, option
@@ -33,7 +34,7 @@ from berdiff.output.anonymous import anonymous_title
 from berdiff.output.case_files import findings_done, write_case
 from berdiff.output.cohort import write_cohort
 from berdiff.output.destination import open_destination
-from berdiff.output.kinds import OutputSettings
+from berdiff.output.formats import OutputSettings
 from berdiff.output.naming import Naming
 from berdiff.output.outcome import Outcome
 
@@ -44,7 +45,7 @@ class _Image(NamedTuple):
     """A 2D image, or a volume, that is claimed and waits for its turn."""
 
     item: Input
-    opened: OpenedImage
+    opened: Prepared
     claim: Claim
 
 
@@ -132,9 +133,9 @@ class SegmentationJob:
             return False
         if self._settled(item):  # while it was read here
             claim.release()
-        elif isinstance(opened, OpenedImage) and opened.image.ndim == 4:
+        elif isinstance(opened, Prepared) and opened.image.ndim == 4:
             self._finish_claimed([_Image(item, opened, claim)])
-        elif isinstance(opened, OpenedImage):
+        elif isinstance(opened, Prepared):
             self._waiting.append(_Image(item, opened, claim))
             if len(self._waiting) == self.settings.batch_size:
                 self._finish_claimed(self._waiting)
@@ -166,7 +167,7 @@ class SegmentationJob:
         self._advance(self._slices[item.name])
         return True
 
-    def _open(self, item: Input) -> OpenedImage | tuple[ReadInput, list[Finding]] | None:
+    def _open(self, item: Input) -> Prepared | tuple[ReadInput, list[Finding]] | None:
         """The image, or what was read with its findings; None where that fails."""
         try:
             if self.findings is not None:
@@ -180,8 +181,9 @@ class SegmentationJob:
                     self._fail(item, f"{item.name}/{one.name}", InputError(one.error), 1)
                 return None
             opened = self.model.open(item, self.settings)
-            region = opened.meant(self.settings.region, opened.image.shape[1:])
-            *slices, _, _ = region.ranges(opened.image.shape[1:], self.model.size, opened.what)
+            region = meant(self.settings.region, opened.grid, opened.what)
+            size = covered(self.model.size, opened.grid, opened.network)
+            *slices, _, _ = region.ranges(opened.grid.shape, size, opened.what)
             self._slices[item.name] = len(range(*slices[0])) if slices else 1
             return opened
         except LabelFile as error:

@@ -26,7 +26,7 @@ from berdiff.output.colours import (
     rgb_of,
     target_colours,
 )
-from berdiff.output.views import CloseUp, clearest_channel
+from berdiff.output.views import CloseUp
 
 MAX_VARIANCE = 0.25  # of a 0/1 variable: half of the samples mark the pixel
 SHOWN_SAMPLES = 16
@@ -46,6 +46,14 @@ class Tile:
     outlines: Sequence[tuple[np.ndarray, str]] = ()  # (mask (H, W), colour), drawn in this order
     inside: bool = False  # outlines keep inside their masks: where two masks touch, both are seen
     key: Key = ()  # where several colours need it
+
+    def pixels(self) -> np.ndarray:
+        """(H, W) or (H, W, 3) uint8, without the outlines."""
+        if self.colours == "gray" and self.brightest == 1:
+            return np.rint(np.clip(self.plane, 0, 1) * 255).astype(np.uint8)
+        from matplotlib import colormaps
+
+        return colormaps[self.colours](np.clip(self.plane / self.brightest, 0, 1), bytes=True)[..., :3].copy()
 
     def lines(self) -> Iterator[tuple[np.ndarray, str, float]]:
         """(segments (E, 2, 2) of `edges`, colour, width) of each outline that is not empty; one alone has the width 1.
@@ -97,47 +105,39 @@ def contours_tile(title: str, under: np.ndarray, saliency: np.ndarray, target: i
 
 def result_tiles(close: CloseUp, representatives: Sequence[Representative]) -> dict[str, list[Tile]]:
     """What there is to see of all targets together, section by section: for the panel and for the report."""
-    result, under = close.result, _under(close)
+    result, under = close.result, close.image[close.channel]
     count = len(result.image)
     names = result.channels if len(result.channels) == count else [f"channel {i + 1}" for i in range(count)]
     names = ["image"] if count == 1 else names
-    images = [Tile(name, plane) for name, plane in zip(names, result.image, strict=True)]
-    if close.plane.shape != result.image.shape:
-        box = np.zeros(close.plane.shape[1:], bool)
-        box[close.box] = True
-        images.insert(0, Tile("where", close.plane[_channel(close)], outlines=[(box, BOX_COLOUR)]))
+    images = [Tile(name, plane) for name, plane in zip(names, close.image, strict=True)]
+    if (around := close.around()) is not None:
+        plane, box = around
+        images.insert(0, Tile("where", plane, outlines=[(box, BOX_COLOUR)]))
 
     def outlined(title: str, masks: np.ndarray, colour: str = SAMPLE_COLOUR) -> Tile:
         return masks_tile(title, under, masks, result.kind, colour)
 
-    raters = [] if result.raters is None else result.raters
+    raters = [] if close.raters is None else close.raters
     return {
         "image": images,
         "raters": [outlined(f"rater {i + 1}", masks, RATER_COLOUR) for i, masks in enumerate(raters)],
         # of one target its contours show it
-        "majority": [outlined("majority", result.majority())] if len(result.targets) > 1 else [],
+        "majority": [outlined("majority", close.of(result.majority()))] if len(result.targets) > 1 else [],
         "representatives": [
-            outlined(f"{percent(found.frequency)} of samples", result.pool[found.index]) for found in representatives
+            outlined(f"{percent(found.frequency)} of samples", close.of(found.mask)) for found in representatives
         ],
-        "samples": [outlined(f"sample {i + 1}", of) for i, of in enumerate(result.samples[:SHOWN_SAMPLES])],
+        "samples": [
+            outlined(f"sample {i + 1}", mask) for i, mask in enumerate(close.of(result.samples[:SHOWN_SAMPLES]))
+        ],
     }
 
 
 def target_tiles(close: CloseUp, target: int) -> list[Tile]:
     """Of one target: contours, saliency and variance."""
-    result = close.result
-    saliency = result.saliency[target]
-    contours = contours_tile("contours", _under(close), saliency, target, len(result.targets))
-    return [contours, saliency_tile(saliency), variance_tile(result.variance[target])]
-
-
-def _channel(close: CloseUp) -> int:
-    return clearest_channel(close.result.image, close.result.pool)
-
-
-def _under(close: CloseUp) -> np.ndarray:
-    """What masks are outlined on."""
-    return close.result.image[_channel(close)]
+    result, under = close.result, close.image[close.channel]
+    saliency = close.of(result.saliency[target])
+    contours = contours_tile("contours", under, saliency, target, len(result.targets))
+    return [contours, saliency_tile(saliency), variance_tile(close.of(result.variance[target]))]
 
 
 def edges(mask: np.ndarray, inset: float = 0.0) -> np.ndarray:
@@ -166,11 +166,6 @@ def edges(mask: np.ndarray, inset: float = 0.0) -> np.ndarray:
             ends.append(middle + sign * reach[:, None] * np.array([tx, ty]))
         sides.append(np.stack(ends, 1))
     return np.concatenate(sides)
-
-
-def grey_bytes(image: np.ndarray) -> np.ndarray:
-    """[0, 1] -> 0..255."""
-    return np.rint(np.clip(image, 0, 1) * 255).astype(np.uint8)
 
 
 def picture_bytes(picture: Image.Image) -> bytes:

@@ -21,11 +21,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
+from PIL import Image as Picture
 
 from berdiff import __version__, schema
 from berdiff.data.describe import by, expect
-from berdiff.data.reading import ImageFile, read_labels
+from berdiff.data.image import Image
+from berdiff.data.reading import read_labels
 from berdiff.files import whole_file, write_text
 from berdiff.output.nifti import nifti_bytes
 from berdiff_viewer.server.items import Item
@@ -54,7 +55,7 @@ class Corrections:
     def save(
         self,
         item: Item,
-        file: ImageFile,
+        file: Image,
         masks: Mapping[str, np.ndarray],
         rater: str,
         note: Note,
@@ -70,7 +71,7 @@ class Corrections:
         targets = {safe_name(target, "target"): mask for target, mask in masks.items()}
         for target, mask in targets.items():
             expect(mask.shape == shape, target, f"a mask of {by(shape)} like its image", by(mask.shape))
-        if file.planar:
+        if file.grid.planar:
             expect(slices is None, "slices", "none for an image that is no volume", slices)
         else:
             marked = np.flatnonzero(np.any([mask.any((1, 2)) for mask in masks.values()], 0)).tolist()
@@ -100,7 +101,7 @@ class Corrections:
         return written
 
     def _with_earlier(
-        self, file: ImageFile, mask: np.ndarray, note: Note, folder: str, case: str
+        self, file: Image, mask: np.ndarray, note: Note, folder: str, case: str
     ) -> tuple[np.ndarray, Note]:
         """A volume's mask and note, with the slices that were saved before and are not saved now."""
         path = self.folder / f"notes/{folder}/{case}.json"
@@ -118,7 +119,7 @@ class Corrections:
         """Those that any rater has saved."""
         return sorted({path.name for path in self.folder.glob("masks/*/*") if path.is_dir()})
 
-    def missing(self, item: Item, file: ImageFile, rater: str, targets: Sequence[str]) -> list[str]:
+    def missing(self, item: Item, file: Image, rater: str, targets: Sequence[str]) -> list[str]:
         """Of these targets, those that the rater has not saved yet: a store takes all of them or none."""
         name, case = safe_name(rater, "name"), case_name(item, file)
         notes = {target: self.folder / f"notes/{name}/{safe_name(target, 'target')}/{case}.json" for target in targets}
@@ -167,27 +168,27 @@ def file_name(item: Item) -> str:
     return safe_name(item.name.replace("/", "-"), "name").encode("ascii", "replace").decode().replace("?", "-")
 
 
-def plane_shape(file: ImageFile) -> tuple[int, ...]:
+def plane_shape(file: Image) -> tuple[int, ...]:
     """([Z,] H, W) of its masks."""
-    return file.values.shape[2 if file.planar else 1 :]
+    return file.values.shape[2 if file.grid.planar else 1 :]
 
 
-def digest_of(file: ImageFile) -> str:
+def digest_of(file: Image) -> str:
     digest = hashlib.sha256(repr((file.values.shape, file.values.dtype.str)).encode())
     digest.update(np.ascontiguousarray(file.values).data)
     return digest.hexdigest()[:8]
 
 
-def case_name(item: Item, file: ImageFile) -> str:
+def case_name(item: Item, file: Image) -> str:
     return f"{safe_name(item.name.replace('/', '-'), 'image')[-80:]}-{digest_of(file)}"
 
 
-def image_files(item: Item, file: ImageFile, case: str) -> list[tuple[str, bytes]]:
+def image_files(item: Item, file: Image, case: str) -> list[tuple[str, bytes]]:
     """(relative path, content). DICOM becomes NIfTI or .npy: its values and place, and nothing of the patient."""
-    if file.geometry.kind in ("png", "nifti", "npy"):
+    if file.source.kind in ("png", "nifti", "npy"):
         parts = [(_suffix(path), path.read_bytes()) for path in item.paths]
-    elif file.geometry.kind == "dicom" and not file.planar:
-        parts = [(".nii.gz", nifti_bytes(file.values[0], file))]
+    elif file.source.kind == "dicom" and not file.grid.planar:
+        parts = [(".nii.gz", nifti_bytes(file.values[0], file.grid))]
     else:
         parts = [(".npy", _npy(plane[0])) for plane in file.values]
     # a file per channel: `--image-name "{case}_{channel}"`
@@ -195,14 +196,14 @@ def image_files(item: Item, file: ImageFile, case: str) -> list[tuple[str, bytes
     return [(f"images/{name}{suffix}", content) for name, (suffix, content) in zip(names, parts, strict=True)]
 
 
-def mask_file(file: ImageFile, mask: np.ndarray) -> tuple[str, bytes]:
+def mask_file(file: Image, mask: np.ndarray) -> tuple[str, bytes]:
     """(suffix, content) of a mask ([Z,] H, W) of 0 and 1."""
-    kind = file.geometry.kind
-    if kind == "nifti" or (kind == "dicom" and not file.planar):
-        return ".nii.gz", nifti_bytes(mask, file)
-    if file.planar:
+    kind = file.source.kind
+    if kind == "nifti" or (kind == "dicom" and not file.grid.planar):
+        return ".nii.gz", nifti_bytes(mask, file.grid)
+    if file.grid.planar:
         picture = io.BytesIO()
-        Image.fromarray(mask * np.uint8(255)).save(picture, "PNG")
+        Picture.fromarray(mask * np.uint8(255)).save(picture, "PNG")
         return ".png", picture.getvalue()
     return ".npy", _npy(mask)
 

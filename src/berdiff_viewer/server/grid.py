@@ -10,35 +10,34 @@ import numpy as np
 from nibabel.orientations import inv_ornt_aff
 
 from berdiff.data.describe import decoding, expect
-from berdiff.data.reading import Geometry, ImageFile, read_labels
+from berdiff.data.image import Image, Source
+from berdiff.data.reading import read_labels
 from berdiff.output.nifti import nifti_bytes
 
 
-def upright_place(
-    ijk: Sequence[float], geometry: Geometry, shape: tuple[int, ...], what: str = "foreground"
-) -> list[int]:
+def upright_place(ijk: Sequence[float], source: Source, shape: tuple[int, ...], what: str = "foreground") -> list[int]:
     """([z,] y, x) in an upright array of `shape` of the voxel (i, j[, k]) of the NIfTI file on the image's own grid."""
     expect(len(ijk) in (2, 3), what, "points of three numbers (i, j, k)", len(ijk))
     i, j, k = (*(round(value) for value in ijk), 0)[:3]
     if len(shape) == 2:
         # a plane that was stored as NIfTI has its rows first; of all other planes, i counts columns
-        place = [i, j] if geometry.kind == "nifti" else [j, i]
-    elif geometry.back is None:
+        place = [i, j] if source.kind == "nifti" else [j, i]
+    elif source.back is None:
         place = [k, j, i]
     else:
-        x, y, z, _ = inv_ornt_aff(geometry.back, shape[::-1]) @ (i, j, k, 1)
+        x, y, z, _ = inv_ornt_aff(source.back, shape[::-1]) @ (i, j, k, 1)
         place = [round(z), round(y), round(x)]
     inside = all(0 <= at < length for at, length in zip(place, shape, strict=True))
     expect(inside, what, "a voxel (i, j, k) inside the image", f"({i}, {j}, {k})")
     return place
 
 
-def labels_from_grid(path: Path, image: ImageFile) -> np.ndarray:
+def labels_from_grid(path: Path, image: Image) -> np.ndarray:
     """(Z, H, W): the way back, for a label map that a client drew on what `nifti_bytes` gave it of the image."""
     if image.volume is not None:
         return read_labels(path, image)
     index = np.arange(image.values[0].size, dtype=np.int32).reshape(image.values.shape[2 if image.planar else 1 :])
-    grid = nibabel.Nifti1Image.from_bytes(gzip.decompress(nifti_bytes(index, image)))
+    grid = nibabel.Nifti1Image.from_bytes(gzip.decompress(nifti_bytes(index, image.grid)))
     with decoding(path, "a whole label map", "a damaged one"):
         found: Any = nibabel.load(path)
         labels = np.asarray(found.dataobj)

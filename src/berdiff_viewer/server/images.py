@@ -8,11 +8,13 @@ from typing import TypeVar, cast
 
 import numpy as np
 
+from berdiff.data.apply import Prepared
 from berdiff.data.describe import expect
+from berdiff.data.image import Image
 from berdiff.data.input_spec import InputSpec, Intensity
 from berdiff.data.intensity import LUNG_WINDOW
-from berdiff.data.reading import ImageFile, read_image_file, read_image_files
-from berdiff.inference.opening import OpenedImage, noted, open_file, open_input
+from berdiff.data.reading import read_image, read_images
+from berdiff.inference.opening import noted, open_file, open_input
 from berdiff.inference.region import Region
 from berdiff.inference.settings import SegmentSettings
 from berdiff_viewer.server.common import Limits
@@ -28,10 +30,10 @@ class Images:
         self._limits, self._lock = limits, threading.Lock()
         self._kept: OrderedDict[tuple[str, str], tuple[int, object]] = OrderedDict()
 
-    def shown(self, item: Item) -> OpenedImage:
+    def shown(self, item: Item) -> Prepared:
         """For the eye: as a picture is, a CT in the usual window of lungs, all else by its percentiles."""
 
-        def opened() -> OpenedImage:
+        def opened() -> Prepared:
             if item.input.store is not None:
                 return open_input(item.input, item.input.store.input_spec, SegmentSettings())
             file = self.file(item)
@@ -44,42 +46,44 @@ class Images:
         item.shape, item.channels = image.image.shape[1:], len(image.image)
         return image
 
-    def file(self, item: Item, channels: int | None = None) -> ImageFile:
+    def file(self, item: Item, channels: int | None = None) -> Image:
         """The values as stored. `channels`: as a model with so many takes them; a colour picture may be grey to it."""
         item.check()
 
-        def read() -> ImageFile:
+        def read() -> Image:
             if channels is not None:
-                return read_image_files(item.paths, channels)
+                return read_images(item.paths, channels)
             known = item.channels if len(item.paths) == 1 and item.kind != "dicom" else len(item.paths)
-            return read_image_files(item.paths, known) if known and known > 1 else read_image_file(item.paths[0])
+            return read_images(item.paths, known) if known and known > 1 else read_image(item.paths[0])
 
         if channels == item.channels:
             channels = None  # the same reading
         return self._once((item.id, f"file {channels}"), read, lambda of: of.values.nbytes)
 
-    def slab(self, item: Item, spec: InputSpec, settings: SegmentSettings) -> tuple[OpenedImage, Region] | None:
+    def slab(self, item: Item, spec: InputSpec, settings: SegmentSettings) -> tuple[Prepared, Region] | None:
         """The slices of a volume that `settings.region.center` means, as a volume of these alone, and the region in
         them; None where it must be opened as a whole."""
-        if item.input.store is not None or not settings.region.at_place:
+        if item.input.store is not None or not settings.region.at_place or spec.spacing is not None:
             return None
         file = self.file(item, len(spec.channels))
         channels, depth = len(file.values), file.values.shape[1]
         trained = f"{len(spec.channels)} channel(s) ({', '.join(spec.channels)}), as the model was trained with"
         expect(channels == len(spec.channels), item.name, trained, channels)
-        if file.planar:
+        if file.grid.planar:
             return None
-        around = settings.region.around(file.values.shape[1:], file.spacing, item.name)
+        around = settings.region.around(file.grid.shape, file.grid.spacing, item.name)
         first, end = around.slice_range(depth, item.name)
         part = slice(first, end)
         region = replace(around, slices=None)
         values = file.values[:, part] if _by_slice(spec.intensity, file.values.dtype) else file.values
         if values is not file.values and _looks_scaled(values) and not _looks_scaled(file.values):
             values = file.values  # by themselves these slices would pass for ones that were scaled before
-        within, cut = replace(settings, region=region), replace(file, values=values)
+        place = file.grid.part([(first, end), *((0, side) for side in file.grid.shape[1:])])
+        within = replace(settings, region=region)
+        cut = file if values is file.values else replace(file, values=values, grid=place)
         opened = open_file(item.name, cut, spec, within, item.name, item.input.label)
         image = opened.image if values is not file.values else opened.image[:, part].copy()  # a view would keep it all
-        return noted(replace(opened, image=image, first=first), settings.region), region
+        return noted(replace(opened, image=image, grid=place), settings.region), region
 
     def forget(self, item: Item) -> None:
         with self._lock:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 
-from berdiff.data import dicom, manifest, volumes
+from berdiff.data import dicom, manifest
 from berdiff.data.held_out import open_held_out
 from berdiff.data.reading import Kind, kind_of, outline
 from berdiff.data.store import open_store
@@ -47,17 +47,12 @@ class Item:
             self.kind, self.shape, self.channels = "store", store.size, len(store.channels)
         elif not self.input.error:
             self.kind = kind_of(first) or "png"
-            self.channels = len(self.paths) if several and self.kind != "dicom" else None
             if self.kind == "dicom":
-                header = dicom.read_header(first)
-                self.series, self.title, self.channels = header.series_uid, header.title, 1
-                self.shape = volumes.shape_of_series(header, len(self.paths)) if several else header.shape
-            elif self.kind == "nifti" and len(stored := volumes.stored_shape(first)) > 3 and stored[3] > 1:
-                self.shape, self.channels = volumes.shape_of(first, 4)[-3:], stored[3]
-            else:
-                found = outline(first)
-                self.shape = found.size if found.slices is None else (found.slices, *found.size)
-                self.channels = self.channels or found.channels
+                header = self.input.headers[0] if self.input.headers else dicom.read_header(first)
+                self.series, self.title = header.series_uid, header.title
+            found = outline(self.paths, several=True, headers=self.input.headers)
+            self.shape = found.size if found.slices is None else (found.slices, *found.size)
+            self.channels = len(self.paths) if several and self.kind != "dicom" else found.channels
 
     @property
     def name(self) -> str:

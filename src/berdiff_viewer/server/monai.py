@@ -176,7 +176,7 @@ async def _infer(
 ) -> Response:
     opened = await on.heavy(lambda: on.images.shown(item))
     marked, free = (
-        [upright_place(point, opened.geometry, opened.image.shape[1:], kind) for point in points]
+        [upright_place(point, opened.grid.source, opened.image.shape[1:], kind) for point in points]
         for kind, points in (("foreground", params.foreground), ("background", params.background))
     )
     needed = "a point (i, j, k), around which this model segments"
@@ -208,7 +208,7 @@ async def _infer(
         if output == "dicom_seg":
             seg = dict(done.files("dicom-seg", on.limits))["mask.seg.dcm"]
             return Response(seg, media_type="application/dicom")
-        content, name = nifti_bytes(label_map(masks), opened), "label.nii.gz"
+        content, name = nifti_bytes(label_map(masks), opened.grid), "label.nii.gz"
         if params.result_extension == ".nrrd":
             content, name = nrrd(content, params.result_compress, params.result_dtype), "label.nrrd"
         if output == "image":

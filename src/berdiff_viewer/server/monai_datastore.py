@@ -169,7 +169,7 @@ async def download_image(on: On, image: Short) -> Response:
 
     def made() -> Response:
         file = on.values(item)
-        content = nifti_bytes(file.values[0, 0] if file.planar else file.values[0], file)
+        content = nifti_bytes(file.values[0, 0] if file.grid.planar else file.values[0], file.grid)
         return download(content, "image.nii.gz", "application/gzip")
 
     return await on.heavy(made)
@@ -205,7 +205,7 @@ async def download_label(on: On, label: Short, tag: Short = FINAL) -> Response:
         labels = np.zeros(file.values.shape[1:], np.uint8)
         for target, path in one.masks.items():
             labels[read_labels(path, file) > 0] = one.values[target]
-        content = nifti_bytes(labels[0] if file.planar else labels, file)
+        content = nifti_bytes(labels[0] if file.grid.planar else labels, file.grid)
         return download(content, f"{file_name(item)}.nii.gz", "application/gzip")
 
     return await on.heavy(made)

@@ -1,40 +1,26 @@
 """Results that `berdiff segment` wrote, read back: the source image with the masks that were saved of it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-from annotated_types import Ge, MinLen
 
 from berdiff import schema
+from berdiff.data.apply import Prepared
 from berdiff.data.describe import expect
 from berdiff.data.images import read_labels
-from berdiff.data.input_spec import Kind
 from berdiff.data.paths import fault_of
-from berdiff.data.reading import read_image_file
+from berdiff.data.reading import read_image
 from berdiff.data.volumes import stored_shape
 from berdiff.errors import InputError
 from berdiff.inference.inputs import Input, find_inputs
-from berdiff.inference.opening import OpenedImage
 from berdiff.inference.result import Result
 from berdiff.output.done_file import read_done
+from berdiff.output.result_file import ResultFile
 from berdiff.output.result_files import DONE
 from berdiff.remote import typed_only
-
-
-@dataclass(frozen=True)
-class ResultFacts(schema.Content):
-    """result.json, as far as it is read again."""
-
-    targets: Annotated[list[str], MinLen(1)]
-    kind: Kind
-    region: list[tuple[Annotated[int, Ge(0)], Annotated[int, Ge(0)]]] | None
-    settings: dict[str, Any]
-    notes: list[str]
-    measurements: dict[str, dict[str, Any]] = field(default_factory=dict)
-    warnings: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,23 +29,39 @@ class SavedResult:
 
     folder: Path
     source: Input
-    facts: ResultFacts | None = None  # None: it cannot be shown, and the source's error says why
+    facts: ResultFile | None = None  # None: it cannot be shown, and the source's error says why
 
     @property
     def disagreement(self) -> float | None:
         """Of the target in which the samples disagree most; None where it was not measured."""
         return most_disagreement(self.facts.measurements if self.facts else {})
 
-    def result(self, opened: OpenedImage) -> Result:
+    def result(self, opened: Prepared) -> Result:
         """The samples on the image they were made of; InputError where they were not written or do not fit."""
-        facts, shape = self.facts, opened.image.shape[1:]
+        facts, grid = self.facts, opened.grid
         assert facts is not None  # else the source has an error, and is not opened
         targets, kind = tuple(facts.targets), facts.kind
         pool = _samples(self.folder, opened, len(targets), kind)
-        expect(pool.shape[2:] == shape, self.folder.name, f"masks of {shape}, as the image is now", pool.shape[2:])
-        roi = None if facts.region is None else tuple(facts.region)
-        new = {"pool": pool, "targets": targets, "kind": kind, "roi": roi, "settings": facts.settings}
-        return Result(**{**vars(opened), **new, "notes": tuple(facts.notes), "warnings": tuple(facts.warnings)})
+        now = f"masks of {grid.shape}, as the image is now"
+        expect(pool.shape[2:] == grid.shape, self.folder.name, now, pool.shape[2:])
+        if facts.region is not None:
+            grid = grid.part(facts.region)
+        return Result(
+            name=opened.name,
+            image=opened.image[(..., *grid.box)],
+            grid=grid,
+            pool=pool[(..., *grid.box)],
+            targets=targets,
+            kind=kind,
+            settings=facts.settings,
+            scan=opened.image,
+            raters=opened.raters,
+            notes=tuple(facts.notes),
+            warnings=tuple(facts.warnings),
+            title=opened.title,
+            details=opened.details,
+            channels=opened.channels,
+        )
 
 
 def most_disagreement(measurements: Mapping[str, Mapping[str, Any]]) -> float | None:
@@ -79,7 +81,7 @@ def _saved_result(folder: Path) -> SavedResult:
     try:
         done = read_done(folder)
         name = done.name or name
-        facts = schema.read(folder / "result.json", ResultFacts, "a result (--write json)")
+        facts = schema.read(folder / "result.json", ResultFile, "a result (--write json)")
         paths = [str(one.get("path", "")) for one in done.sources]
         expect(done.name and paths and all(paths), name, "the files that it was made of")
         for path in paths:
@@ -95,7 +97,7 @@ def _saved_result(folder: Path) -> SavedResult:
         return SavedResult(folder, Input(name, (Path("."),), error=str(error)))
 
 
-def _samples(folder: Path, opened: OpenedImage, targets: int, kind: str) -> np.ndarray:
+def _samples(folder: Path, opened: Prepared, targets: int, kind: str) -> np.ndarray:
     """(n, K, [Z,] H, W) uint8 of what `--write samples` or `nifti` left: masks of one target, or label maps."""
     file, pictures = folder / "samples.nii.gz", sorted((folder / "samples").glob("sample-*.png"))
     one = targets == 1 or kind != "independent"
@@ -105,7 +107,7 @@ def _samples(folder: Path, opened: OpenedImage, targets: int, kind: str) -> np.n
     else:
         expect(file.is_file(), folder.name, "samples in it (--write samples)")
         shape = stored_shape(file)
-        labels = read_image_file(file, shape[3] if len(shape) > 3 else 1).values
+        labels = read_image(file, shape[3] if len(shape) > 3 else 1).values
         labels = labels if opened.image.ndim == 4 else labels[:, 0]
     if targets == 1:
         return (labels > 0)[:, None].astype(np.uint8)

@@ -22,7 +22,7 @@ import numpy as np
 
 from berdiff import __version__
 from berdiff.data.describe import by, expect
-from berdiff.data.reading import Geometry, ImageFile
+from berdiff.data.image import Grid, Image, Source
 from berdiff.data.volumes import stored_shape
 from berdiff.errors import InputError
 from berdiff.files import lock
@@ -216,14 +216,15 @@ class Service:
 
     # --- raters ------------------------------------------------------------------------------------------------------
 
-    def values(self, item: Item) -> ImageFile:
+    def values(self, item: Item) -> Image:
         """The values of any item as of a file: of a store's case they are those it keeps."""
         store = item.input.store
         if store is None:
             return self.images.file(item)
         image, _ = store.read_stored([item.input.index])
         row, column = (float(mm) for mm in store.cases.spacing[item.input.index])
-        return ImageFile(image[0][:, None], (row, column), Geometry("store", item.paths, image.shape[2:]), planar=True)
+        source = Source("store", item.paths, image.shape[2:])
+        return Image(image[0][:, None], Grid(image.shape[2:], (row, column), source=source))
 
     def save_rater(self, session: Session, item: Item, request: RaterRequest) -> RaterAnswer:
         job = session.jobs.get(request.job or "")  # one that is gone is no reason to lose a mask
@@ -247,7 +248,7 @@ class Service:
     def _save(
         self,
         item: Item,
-        file: ImageFile,
+        file: Image,
         masks: Mapping[str, np.ndarray],
         rater: str,
         note: Mapping[str, Any],

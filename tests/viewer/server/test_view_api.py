@@ -82,7 +82,7 @@ def test_a_click_on_a_volume_gives_the_masks_of_the_command_in_its_place(server,
     expected = loaded.segment(files / "scan.nii.gz", 4, center=turned, set="systematic", pool=9, **asked)
     (session,) = service.sessions.everyone()
     done = session.jobs[id].result
-    np.testing.assert_array_equal(done._on_volume(done.result.pool), expected.pool)
+    np.testing.assert_array_equal(done.result.whole(done.result.pool), expected.whole(expected.pool))
     assert done.result.pool.shape[2] == ends[1] - ends[0]  # no more than these slices is kept
     assert done.result.measurements() == expected.measurements()
     assert done.result.chosen == expected.chosen
@@ -94,7 +94,7 @@ def test_a_click_on_a_volume_gives_the_masks_of_the_command_in_its_place(server,
     assert len(places) == 9
     np.testing.assert_array_equal(places.mean(0), POINT)
     facts = json.loads(written["result.json"])
-    assert facts["region"] == [list(ends) for ends in expected.roi]
+    assert facts["region"] == [list(ends) for ends in expected.region]
     assert facts["measurements"] == expected.measurements()
     size = "area" if "slice" in asked else "volume"
     assert {"area", "volume"} & {*facts["measurements"]["nodule"]} == {size}

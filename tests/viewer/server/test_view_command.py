@@ -19,7 +19,7 @@ from berdiff.files import lock
 from berdiff.inference.inputs import find_inputs
 from berdiff.inference.region import Region
 from berdiff.inference.settings import SegmentSettings
-from berdiff.output.kinds import OutputSettings
+from berdiff.output.formats import OutputSettings
 from berdiff.output.segmentation import SegmentationJob
 from berdiff_viewer.server.guard import Access
 from berdiff_viewer.server.items import shared_items

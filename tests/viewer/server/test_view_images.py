@@ -40,7 +40,7 @@ def test_slices_are_scaled_as_their_volume_is(tmp_path, rule, kind, z, asked, en
     found = Images(Limits()).slab(item, spec, settings)
     assert found is not None
     slab, region = found
-    assert (slab.name, slab.first, slab.spacing, region) == ("scan", ends[0], whole.spacing, Region((9, 11)))
+    assert (slab.name, slab.grid.first, slab.spacing, region) == ("scan", ends[0], whole.spacing, Region((9, 11)))
     np.testing.assert_array_equal(slab.image, whole.image[:, slice(*ends)])
 
 
@@ -69,7 +69,7 @@ def test_a_voxel_of_the_file_is_found_in_the_upright_array(tmp_path, seed):
     file = Images(Limits()).file(Item("s0", Input("scan", (tmp_path / "scan.nii",)), ""))
     upright = file.values[0]
     for ijk in np.argwhere(stored >= 0)[::37]:
-        assert upright[tuple(upright_place(ijk, file.geometry, upright.shape))] == stored[tuple(ijk)]
+        assert upright[tuple(upright_place(ijk, file.grid.source, upright.shape))] == stored[tuple(ijk)]
     for bad in ((7, 0, 0), (-1, 0, 0), (0, 0, 11)):
         with pytest.raises(InputError, match="foreground: expected a voxel"):
-            upright_place(bad, file.geometry, upright.shape)
+            upright_place(bad, file.grid.source, upright.shape)

@@ -22,6 +22,7 @@ import numpy as np
 from berdiff import schema
 from berdiff.data import volumes
 from berdiff.data.describe import by, expect, some_values
+from berdiff.data.image import check_same_place
 from berdiff.data.paths import SPLIT_FOLDERS, add_once, exists, expect_file, expect_folder, files_under, inside
 from berdiff.data.reading import stem
 
@@ -44,7 +45,7 @@ WHOLE = -1  # in place of the number of a slice
 Found = dict[tuple[str, int], dict[str, Path]]  # (case, number of a slice) -> part -> file
 # Slices of one case, as stored: the sequences asked for (C, Z, H, W) float32, labels (Z, H, W) uint8 of 0, 1, 2 and
 # ENHANCING, and mm per pixel (row, column)
-Scan = tuple[np.ndarray, np.ndarray, tuple[float, float]]
+Scan = tuple[np.ndarray, np.ndarray, tuple[float, ...]]
 
 
 @dataclass(frozen=True)
@@ -86,19 +87,19 @@ def _load_volumes(files: dict[str, Path], enhancing: int, sequences: tuple[str, 
     """A case folder: one file per sequence."""
     seg, *images = (volumes.read_volume(files[part]) for part in ("seg", *sequences))
     for image in images:
-        volumes.check_same_place(seg, image)
-    voxels = np.stack([image.voxels.astype(np.float32) for image in images])
-    return voxels, _labels(seg.voxels, enhancing, seg.path), seg.spacing[1:]
+        check_same_place(seg, image)
+    voxels = np.concatenate([image.values.astype(np.float32) for image in images])
+    return voxels, _labels(seg.values[0], enhancing, files["seg"]), seg.grid.spacing[1:]
 
 
 def _load_decathlon(image_path: Path, labels_path: Path, sequences: tuple[str, ...]) -> Scan:
     """One 4D file and its labels."""
     labels = volumes.read_volume(labels_path)
     image = volumes.read_volume(image_path, ndim=4)
-    volumes.check_same_place(image, labels)
+    check_same_place(image, labels)
     order = [DECATHLON_CHANNELS.index(sequence) for sequence in sequences]
-    stored = volumes.whole_labels(labels.voxels, (0, 1, 2, 3), labels.path)
-    return image.voxels[order].astype(np.float32, copy=False), DECATHLON_TO_BRATS[stored], labels.spacing[1:]
+    stored = volumes.whole_labels(labels.values[0], (0, 1, 2, 3), labels_path)
+    return image.values[order].astype(np.float32, copy=False), DECATHLON_TO_BRATS[stored], labels.grid.spacing[1:]
 
 
 def _load_slices(slices: list[dict[str, Path]], enhancing: int, sequences: tuple[str, ...]) -> Scan:
@@ -141,7 +142,7 @@ def find_cases(root: Path, sequences: tuple[str, ...]) -> tuple[list[FoundCase],
     expect(len(whole) == 1, root, "whole volumes or 2D slices", "both (give one of the folders)")
     splits, notes = _labelled(root, found, sequences)
     segs = (found[key]["seg"] for key in sorted(splits))
-    label_maps = (volumes.read_volume(seg).voxels if whole == {True} else volumes.read_plane(seg) for seg in segs)
+    label_maps = (volumes.read_volume(seg).values[0] if whole == {True} else volumes.read_plane(seg) for seg in segs)
     enhancing = _enhancing_code(label_maps)
     return _cases(root, found, splits, enhancing), notes + [NEW_NOTE] * (enhancing == NEW_ENHANCING)
 

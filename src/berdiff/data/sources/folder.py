@@ -31,23 +31,24 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Literal, cast
+from typing import Annotated, ClassVar, Literal, cast
 
 import numpy as np
 from annotated_types import Ge, Lt
 
+from berdiff.data.apply import at_spacing, resample, resample_masks
 from berdiff.data.case import Case, Reading
 from berdiff.data.describe import by, expect, refusing, some_values
 from berdiff.data.dicom import is_dicom, read_header
 from berdiff.data.fitting import Fit, fit_image, fit_labels, fit_spacing
-from berdiff.data.input_spec import Intensity, Kind, Modality, Side
+from berdiff.data.image import Grid, Image, check_same_place
+from berdiff.data.input_spec import Intensity, Kind, Millimetres, Modality, Side
 from berdiff.data.intensity import to_unit
 from berdiff.data.kinds import TargetValues, implied_kind, label_values
 from berdiff.data.paths import expect_folder, files_under
-from berdiff.data.reading import ImageFile, Outline, kind_of, outline, read_image_file, read_labels
+from berdiff.data.reading import Outline, kind_of, outline, read_image, read_labels
 from berdiff.data.sources.case_list import read_case_list
 from berdiff.data.sources.folder_names import NOTES, ONLY, FoundCase, find_cases
-from berdiff.data.volumes import check_same_place
 from berdiff.schema import Settings
 
 _LUMA = np.array([0.299, 0.587, 0.114], np.float32)  # ITU-R BT.601, as Pillow's own conversion
@@ -83,6 +84,10 @@ class Options(Settings):
     """Height and width of the prepared slices. Without it, all must have one size."""
     fit: Fit = "crop"
     """How to get to --size: crop the centre, with zeros around a smaller image, or resize (masks: nearest pixel)."""
+    SINCE_0_3: ClassVar[tuple[str, ...]] = ("spacing",)
+    spacing: tuple[Millimetres, Millimetres] | None = None
+    """Resample to so many mm per row and column, where the files state their own; models that are trained on it
+    resample what they segment. Without it, pixels are taken as they come."""
     grey: bool = False  # Turn colour images to grey.
     window: tuple[float, float] | None = None  # The values that become 0 and 1, such as Hounsfield units -1000 400.
     scale: Literal["auto", "dtype", "percentiles"] = "auto"
@@ -95,6 +100,7 @@ class Options(Settings):
         expect(rises, "window", "a lower and a higher value", self.window)
         one_rule = self.window is None or self.scale == "auto"
         expect(one_rule, "window", "no --scale beside it", f"--scale {self.scale}")
+        expect(self.spacing is None or self.size is not None, "spacing", "a --size beside it")
         expect(self.patient is None or self.table is None, "patient", "no --table beside it", "both")
 
     def intensity(self) -> Intensity:
@@ -115,25 +121,26 @@ def read(path: str | Path, options: Options) -> Reading:
     annotated = [_annotated(case, outline) for case, outline in zip(found, outlines, strict=True)]
     total = sum(map(len, annotated))
     expect(total, root / NOTES, "a slice that a rater looked at")
-    first = outlines[0]
+    first, kind = outlines[0], options.kind or implied_kind(values)
     colours = ("red", "green", "blue") if first.channels == 3 else ("image",)
-    scalable = options.window is None and options.scale != "percentiles"
+    scalable = options.window is None and options.spacing is None and options.scale != "percentiles"
     eight_bit = scalable and all(case.eight_bit for case in outlines)
     notes = () if options.patient or options.table or any("/" in case.name for case in found) else (OWN_PATIENT,)
     return Reading(
         channels=tuple(sorted(found[0].images)) if len(found[0].images) > 1 else colours,
         targets=tuple(values) if targets == [ONLY] else tuple(targets),
-        kind=options.kind or implied_kind(values),
+        kind=kind,
         intensity=options.intensity(),
         raters=len(raters),
         size=options.size or first.size,
         dtype="uint8" if eight_bit else "float32",
         modality=_modality(found[0].image, options),
+        spacing=options.spacing,
         total=total if not options.drop_empty else None,
         cases=(
             one
             for case, slices in zip(found, annotated, strict=True)
-            for one in _cases(case, slices, root, targets, values, eight_bit, options)
+            for one in _cases(case, slices, root, targets, values, eight_bit, kind, options)
         ),
         notes=notes,
     )
@@ -204,7 +211,7 @@ def _outlines(found: list[FoundCase], options: Options) -> list[Outline]:
     """The outline of each case. Those of its channels must agree, and those of all cases but for what --size mends."""
     outlines: list[Outline] = []
     for case in found:
-        parts = [outline(path) for path in case.images.values()]
+        parts = [outline([path]) for path in case.images.values()]
         whole = parts[0]
         for path, part in zip(case.images.values(), parts, strict=True):
             same = (part.slices, part.size) == (whole.slices, whole.size)
@@ -238,15 +245,15 @@ def _cases(
     targets: list[str],
     values: TargetValues,
     eight_bit: bool,
+    kind: Kind,
     options: Options,
 ) -> Iterator[Case]:
     """The annotated slices of one image or volume, with the masks of those who looked at them."""
     paths = [case.images[channel] for channel in sorted(case.images)]
-    files = [read_image_file(path) for path in paths]
+    files = [read_image(path) for path in paths]
     first = files[0]
     for other in files[1:]:
-        if first.volume is not None and other.volume is not None:
-            check_same_place(first.volume, other.volume)
+        check_same_place(first, other)
     channels = [_values(file, path, eight_bit, options) for file, path in zip(files, paths, strict=True)]
     image = np.concatenate(channels)  # (C, Z, H, W)
     by_rater = [
@@ -254,16 +261,29 @@ def _cases(
         for _, files in sorted(case.masks.items())
     ]
     masks = np.stack([np.concatenate(of_targets) for of_targets in by_rater])  # (R, K, Z, H, W)
+    grid = first.grid
+    if options.spacing is not None:
+        known = np.isfinite(grid.spacing[-2:]).all()
+        expect(known, paths[0], "an image that states its spacing, for --spacing", "none")
+        if (other := at_spacing(grid, options.spacing)) is not None:
+            image, masks, grid = resample(image, grid, other), _masks_at(masks, grid, other, kind), other
     height, width = masks.shape[3:]
     volume, source = case.name.replace("/", "_"), paths[0].relative_to(root).as_posix()
     size = options.size or (height, width)
-    spacing = fit_spacing((first.spacing[-2], first.spacing[-1]), (height, width), size, options.fit)
+    spacing = fit_spacing(grid.spacing[-2:], (height, width), size, options.fit)
     for z, raters in annotated.items():
         if options.drop_empty and not masks[raters, :, z].any():
             continue
         fitted = fit_image(image[:, z], size, options.fit), fit_labels(masks[raters, :, z], size, options.fit)
-        name, part_of = (volume, "") if first.planar else (f"{volume}_{z:03d}", volume)
+        name, part_of = (volume, "") if first.grid.planar else (f"{volume}_{z:03d}", volume)
         yield Case(name, case.patient, *fitted, part_of, spacing, source, case.split)
+
+
+def _masks_at(masks: np.ndarray, grid: Grid, other: Grid, kind: Kind) -> np.ndarray:
+    """(R, K, Z, H, W), Z of a picture being 1."""
+    if not grid.planar:
+        return resample_masks(masks, grid, other, kind)
+    return resample_masks(masks[:, :, 0], grid, other, kind)[:, :, None]
 
 
 def _masks(labels: np.ndarray, path: Path, values: TargetValues, threshold: float | None) -> np.ndarray:
@@ -280,7 +300,7 @@ def _masks(labels: np.ndarray, path: Path, values: TargetValues, threshold: floa
     return np.stack([np.isin(labels, one) if one else labels != 0 for one in values.values()]).astype(np.uint8)
 
 
-def _values(file: ImageFile, path: Path, eight_bit: bool, options: Options) -> np.ndarray:
+def _values(file: Image, path: Path, eight_bit: bool, options: Options) -> np.ndarray:
     """(C, Z, H, W) as stored where all is `eight_bit`, else float32 in [0, 1], the colours of a file together."""
     values, kind = file.values, file.values.dtype
     if options.grey and len(values) > 1:
@@ -290,5 +310,5 @@ def _values(file: ImageFile, path: Path, eight_bit: bool, options: Options) -> n
         return values
     fits = options.scale != "dtype" or kind in (np.uint8, np.uint16)
     expect(fits, path, "unsigned 8- or 16-bit values for --scale dtype", kind)
-    rule, planar, stack = options.intensity(), file.planar, file.stack
+    rule, planar, stack = options.intensity(), file.grid.planar, file.stack
     return to_unit(values, rule, str(path), planar=planar, stack=stack, colour=True, forced=True)

@@ -73,7 +73,7 @@ class Options(LayoutOptions):
         expect(one_rule, "window", "no --scale beside it", f"--scale {self.scale}")
         self.intensity((1, 1)).check()
 
-    def intensity(self, size: tuple[int, int]) -> Intensity:
+    def intensity(self, size: tuple[int, ...]) -> Intensity:
         rule = self.scale if self.window is None else "window"
         field = max(size) if rule == "minmax" else None  # of a crop out of a scan, the crop alone was looked at
         return Intensity(rule, self.window, self.tails, field)

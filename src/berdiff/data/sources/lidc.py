@@ -12,7 +12,7 @@ from berdiff.data.case import Case, Reading
 from berdiff.data.contours import READERS, Nodule
 from berdiff.data.describe import by, expect
 from berdiff.data.fitting import Fit, fit_image, fit_labels, fit_spacing
-from berdiff.data.images import read_image, read_mask
+from berdiff.data.images import read_mask, read_picture
 from berdiff.data.input_spec import Intensity
 from berdiff.data.paths import expect_folder, inside
 
@@ -58,14 +58,14 @@ def read_pictures(
     expect_folder(root)
     found = list(slices)
     expect(found, root, expected)
-    stored = read_image(inside(root, found[0].image), channels=1).shape[1:]
+    stored = read_picture(inside(root, found[0].image), channels=1).shape[1:]
     fits = size is None or fit == "resize" or size <= min(stored)
     expect(fits, "--size", f"1 to {min(stored)}, the size of the pictures", size)
     wanted = stored if size is None else (size, size)
     mm = fit_spacing((spacing, spacing), stored, wanted, fit)
 
     def case(one: PictureSlice) -> Case:
-        image = read_image(inside(root, one.image), channels=1)
+        image = read_picture(inside(root, one.image), channels=1)
         fits = image.dtype == np.uint8 and image.shape[1:] == stored
         expect(fits, one.image, f"an 8-bit slice of {by(stored)}", f"{image.dtype} of {by(image.shape[1:])}")
         masks = np.stack([read_mask(inside(root, mask), stored, threshold) for mask in one.masks])[:, None]

@@ -12,7 +12,7 @@ Only labelled cases are read: imagesTs is left out, with a note.
 import re
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Lt
 
@@ -20,7 +20,7 @@ from berdiff import schema
 from berdiff.data.case import Reading
 from berdiff.data.describe import expect
 from berdiff.data.fitting import Fit
-from berdiff.data.input_spec import Kind, Modality, Side
+from berdiff.data.input_spec import Kind, Millimetres, Modality, Side
 from berdiff.data.kinds import TargetValues, implied_kind
 from berdiff.data.paths import exists, expect_file, expect_folder, files_under, inside
 from berdiff.data.reading import SUFFIXES
@@ -45,6 +45,9 @@ class Options(Settings):
     """Height and width of the prepared slices. Without it, all must have one size."""
     fit: Fit = "crop"
     """How to get to --size: crop the centre, with zeros around a smaller image, or resize (masks: nearest pixel)."""
+    SINCE_0_3: ClassVar[tuple[str, ...]] = ("spacing",)
+    spacing: tuple[Millimetres, Millimetres] | None = None
+    """Resample to so many mm per row and column; models that are trained on it resample what they segment."""
     window: tuple[float, float] | None = None  # The values that become 0 and 1, such as Hounsfield units -1000 400.
     scale: Literal["auto", "dtype", "percentiles"] = "auto"
     """Without a window: by the range of the 8- or 16-bit type, or by each image's or volume's percentiles. Auto

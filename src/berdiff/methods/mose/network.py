@@ -26,7 +26,7 @@ class MoSE(nn.Module):
     """The experts share the U-Net and the decoder: an expert is a place in the space of z."""
 
     def __init__(
-        self, preset: str, channels: int, targets: int, size: tuple[int, int], experts: int, dims: int
+        self, preset: str, channels: int, targets: int, size: tuple[int, ...], experts: int, dims: int
     ) -> None:
         """`size`: height and width of the images that it learns from."""
         super().__init__()

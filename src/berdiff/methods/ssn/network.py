@@ -35,7 +35,7 @@ class LowRank(NamedTuple):
 class SSN(nn.Module):
     """All of it runs once per image; a mask costs one product of `rank` numbers with the factor."""
 
-    def __init__(self, preset: str, channels: int, targets: int, size: tuple[int, int], rank: int) -> None:
+    def __init__(self, preset: str, channels: int, targets: int, size: tuple[int, ...], rank: int) -> None:
         """`size`: height and width of the images that it learns from."""
         super().__init__()
         sizes = PRESETS[preset]
