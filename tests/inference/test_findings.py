@@ -10,13 +10,12 @@ from dicom_writer import write_slice
 from nibabel.affines import apply_affine
 
 from berdiff.errors import InputError
-from berdiff.inference.candidates import piece_centers
-from berdiff.inference.findings import open_findings
 from berdiff.inference.inputs import find_inputs, parse_part, take_part
 from berdiff.inference.opening import read_input
 from berdiff.inference.region import Region
 from berdiff.inference.representatives import disagreement
 from berdiff.inference.settings import FindingOptions, SegmentSettings
+from berdiff.jobs.findings import open_findings, piece_centers
 from fakes import bright_model, make_spec
 
 CT = make_spec(rule="window", window=(-1000.0, 400.0))

@@ -19,10 +19,9 @@ from PIL import Image
 from berdiff.errors import InputError
 from berdiff.inference.inputs import find_inputs
 from berdiff.inference.settings import SegmentSettings
+from berdiff.jobs.run import Outcome, SegmentationJob
 from berdiff.output import exports
 from berdiff.output.kinds import OutputSettings
-from berdiff.output.outcome import Outcome
-from berdiff.output.segmentation import SegmentationJob
 from fakes import bright_model, make_spec
 
 KINDS = ("samples", "saliency", "mask", "json")

@@ -19,8 +19,8 @@ from berdiff.errors import InputError
 from berdiff.inference.inputs import Input, find_inputs
 from berdiff.inference.opening import OpenedImage
 from berdiff.inference.result import Result
-from berdiff.output.done_file import DoneFile, read_done
-from berdiff.output.result_files import DONE
+from berdiff.jobs.done_file import DoneFile, read_done
+from berdiff.jobs.store import DONE
 from berdiff.remote import typed_only
 
 
