@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from math import floor, isfinite
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,39 +23,6 @@ class Finding(NamedTuple):
     name: str
     center: tuple[int, ...] = ()  # (z, y, x) of the upright volume, or (y, x)
     error: str = ""  # why it cannot be segmented
-
-
-class FindingSource(Protocol):
-    """Where findings come from."""
-
-    kind: str
-
-    def choose(self, inputs: Sequence[Input], every: bool) -> list[Input]:
-        """Those inputs that have findings; `every`: the given ones are all there are, so others are unknown."""
-        ...
-
-    def asked(self, item: Input) -> Any:
-        """What decides the findings of an input, in plain JSON types."""
-        ...
-
-    def find(self, item: Input, read: ReadInput) -> list[Finding]:
-        """At least one."""
-        ...
-
-
-def open_findings(options: FindingOptions, region: Region) -> FindingSource | None:
-    """Where the findings come from; None where none are asked for, and the inputs are segmented as they are."""
-    schema.check(options, FindingOptions, option)
-    if options.centers is None and options.candidates is None:
-        for name, given in (("--extent", region.extent is not None), ("--slice", region.slice)):
-            expect(not given or region.center, name, "--center Z Y X, --centers or --candidates beside it")
-        return None
-    given = "--centers" if options.candidates is None else "--candidates"
-    expect(not region.chosen, given, "no --center, --box or --slices beside it", "both")
-    if options.centers is not None:
-        return Centers(options.centers, options.centers_unit == "mm")
-    assert options.candidates is not None
-    return Candidates(options.candidates)
 
 
 # --- by a table ------------------------------------------------------------------------------------------------------
@@ -94,6 +61,7 @@ class Centers:
         self.rows = {case: list(rows.values()) for case, rows in by_name.items()}
 
     def choose(self, inputs: Sequence[Input], every: bool) -> list[Input]:
+        """Those inputs that have findings; `every`: the given ones are all there are, so others are unknown."""
         known = {item.name for item in inputs}
         found = [item for item in inputs if item.name in self.rows or item.error]
         some = ", ".join(map(repr, sorted(known)[:3])) + (", ..." if len(known) > 3 else "")
@@ -104,10 +72,12 @@ class Centers:
         return found
 
     def asked(self, item: Input) -> Any:
+        """What decides the findings of an input, in plain JSON types."""
         rows = [[row.name, *row.place] for row in self.rows[item.name]]
         return {"unit": "mm" if self.mm else "voxel", "centers": rows}
 
     def find(self, item: Input, read: ReadInput) -> list[Finding]:
+        """At least one; those that cannot be segmented among them."""
         found: list[Finding] = []
         for row in self.rows[item.name]:
             try:
@@ -229,3 +199,23 @@ def piece_centers(mask: np.ndarray, spacing: Sequence[float], where: object) -> 
         nearest = voxels[away.sum(1).argmin()] + [axis.start for axis in box]
         centers.append(tuple(nearest.tolist()))
     return centers
+
+
+# --- which are asked for ---------------------------------------------------------------------------------------------
+
+FindingSource = Centers | Candidates
+
+
+def open_findings(options: FindingOptions, region: Region) -> FindingSource | None:
+    """Where the findings come from; None where none are asked for, and the inputs are segmented as they are."""
+    schema.check(options, FindingOptions, option)
+    if options.centers is None and options.candidates is None:
+        for name, given in (("--extent", region.extent is not None), ("--slice", region.slice)):
+            expect(not given or region.center, name, "--center Z Y X, --centers or --candidates beside it")
+        return None
+    given = "--centers" if options.candidates is None else "--candidates"
+    expect(not region.chosen, given, "no --center, --box or --slices beside it", "both")
+    if options.centers is not None:
+        return Centers(options.centers, options.centers_unit == "mm")
+    assert options.candidates is not None
+    return Candidates(options.candidates)

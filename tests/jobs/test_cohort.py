@@ -338,6 +338,8 @@ def test_results_inside_a_result_are_not_results_of_an_object_store_either(tmp_p
         fs.pipe_file(f"{root}/{name}", b"{}")
     assert ResultFiles("memory://cohort-results").results() == ResultFiles(tmp_path).results()
     assert ResultFiles(tmp_path).results() == ["a/b-c", "a/one", "b"]
+    fs.pipe_file(f"{root}/a[1]*/x", b"1")  # no pattern, but a name
+    assert ResultFiles("memory://cohort-results").read(["a[1]*/x", "a?one/done.json"]) == {"a[1]*/x": b"1"}
 
 
 # --- several processes -----------------------------------------------------------------------------------------------
@@ -387,8 +389,8 @@ print(len(outcome.done), len(outcome.failed))
 
 def start(inputs: Path, out: Path) -> "subprocess.Popen[str]":
     tests = Path(__file__).parents[1]
-    path = [*filter(None, [os.environ.get("PYTHONPATH")]), str(tests), str(tests / "data")]
-    script = WORKER.format(here=str(tests / "output"), inputs=str(inputs), out=str(out))
+    path = [*filter(None, [os.environ.get("PYTHONPATH")]), str(tests), str(tests / "data"), str(tests / "output")]
+    script = WORKER.format(here=str(tests / "jobs"), inputs=str(inputs), out=str(out))
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
     return subprocess.Popen([sys.executable, "-c", script], env=env, stdout=subprocess.PIPE, text=True)
 

@@ -86,8 +86,8 @@ print(segment(Path({inputs!r}), Path({out!r}), batch_size=2).failed)
 
 def start(pictures: Path, out: Path, pause: float) -> "subprocess.Popen[str]":
     tests = Path(__file__).parents[1]
-    script = SLOW.format(here=str(tests / "output"), inputs=str(pictures), out=str(out), pause=pause)
-    path = [*filter(None, [os.environ.get("PYTHONPATH")]), str(tests), str(tests / "data")]
+    script = SLOW.format(here=str(tests / "jobs"), inputs=str(pictures), out=str(out), pause=pause)
+    path = [*filter(None, [os.environ.get("PYTHONPATH")]), str(tests), str(tests / "data"), str(tests / "output")]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
     return subprocess.Popen([sys.executable, "-c", script], env=env, stdout=subprocess.PIPE, text=True)
 
