@@ -12,8 +12,8 @@ from pathlib import Path
 from berdiff.evaluation.bootstrap import Figure
 from berdiff.evaluation.compare import Evaluation, compare_evaluations, load
 from berdiff.evaluation.per_case import label
+from reproduce.tables.kept import read_trained
 from reproduce.tables.methods import BRATS_TABLE, LIDC_TABLE
-from reproduce.tables.reuse import read_trained
 from reproduce.tables.spec import PaperTable
 
 DATA = Path(__file__).parent / "results" / "data"

@@ -34,7 +34,7 @@ from berdiff.inference.sets import choose_set, set_rng
 from reproduce.picture import picture
 from reproduce.point_labels import name_points
 from reproduce.side_by_side import rounds, see_every_mask
-from reproduce.tables.reuse import read_trained
+from reproduce.tables.kept import read_trained
 from reproduce.untrained import untrained
 
 Whose = Literal["recorded", "measured", "fresh"]

@@ -4,11 +4,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from berdiff.data.store import open_store
-from reproduce.tables import scale
-from reproduce.tables.registry import TABLES
+from reproduce.tables import TABLES, scale
+from reproduce.tables.run import TableJob
 from reproduce.tables.scale import Scale
 from reproduce.tables.spec import PaperTable
-from reproduce.tables.table_job import TableJob
 
 
 def tiny(address: str, steps: int = 4) -> Scale:

@@ -21,26 +21,25 @@ from berdiff.evaluation.evaluate import evaluate
 from berdiff.evaluation.evaluation_folder import EvaluationFolder, read_result
 from berdiff.evaluation.report import markdown
 from berdiff.evaluation.settings import EvaluationSettings
-from berdiff.inference.centers import Centers
 from berdiff.inference.inputs import find_inputs
 from berdiff.inference.model import Model, load
 from berdiff.inference.settings import SegmentSettings
+from berdiff.jobs.case_files import case_done
+from berdiff.jobs.cohort import write_cohort
+from berdiff.jobs.findings import Centers
+from berdiff.jobs.run import SegmentationJob
+from berdiff.jobs.store import ResultFiles, ResultStore
 from berdiff.methods import folder as model_folder
-from berdiff.output.case_files import findings_done
-from berdiff.output.cohort import write_cohort
 from berdiff.output.formats import OutputSettings
-from berdiff.output.result_files import LocalFiles
-from berdiff.output.segmentation import SegmentationJob
 from berdiff.training import checkpoint
 from berdiff.training import config as train_config
 from berdiff.training.learning_curves import write_validations
 from berdiff.training.run_folder import find_runs, run_summary
 from berdiff.training.session import train
-from berdiff.workfolder import WorkFolder
 from berdiff_viewer.server.results import saved_results
 from fakes import Blur, MemoryStore, bright_model, make_spec, make_store
 from mutations import of_csv, of_json, of_lines, some
-from reproduce.tables.reuse import read_trained, write_trained
+from reproduce.tables.kept import read_trained, write_trained
 from training.small import small_config
 
 FEW = 20
@@ -144,7 +143,7 @@ def _evaluation(base: Path) -> None:
 
 def _segmented(base: Path) -> None:
     """A damaged result is made again; the table is of those that are whole."""
-    write_cohort(LocalFiles(base / "segmented"))
+    write_cohort(ResultFiles(base / "segmented"))
     job = SegmentationJob(
         bright_model(), SegmentSettings(samples=2), OutputSettings(base / "segmented", ("samples", "json"))
     )
@@ -155,11 +154,11 @@ def _segmented(base: Path) -> None:
 
 
 def _findings(base: Path) -> None:
-    findings_done(LocalFiles(base / "found"), "p0", {"name": "p0", "sources": [], "asked": {}})
+    case_done(ResultFiles(base / "found"), {"name": "p0", "sources": [], "asked": {}}, failed=False)
 
 
 def _settings(base: Path) -> None:
-    WorkFolder(base / "evaluation", {}, "evaluation")
+    ResultStore(base / "evaluation", {}, "evaluation")
 
 
 FILES: dict[str, tuple[str, Callable, Callable[[Path], object]]] = {

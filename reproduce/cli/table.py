@@ -60,11 +60,10 @@ def command(argv: list[str]) -> None:
     from berdiff.device import choose_device
     from berdiff.text_tables import show, show_markdown
     from berdiff.training.stop import RunStopped
+    from reproduce.tables import TABLES
     from reproduce.tables import scale as scales
-    from reproduce.tables.registry import TABLES
-    from reproduce.tables.run import run_table
+    from reproduce.tables.run import TableJob, plan, run_table
     from reproduce.tables.spec import of_recipes, select_rows
-    from reproduce.tables.table_job import TableJob, plan
 
     keep_freed_memory()
     device, store, table = choose_device(options.device), open_data(options.data), TABLES[options.name]

@@ -28,7 +28,7 @@ from berdiff.remote import typed_only
 if TYPE_CHECKING:
     from berdiff.evaluation.compare import Comparison, Evaluation
     from berdiff.inference.result import Result
-    from berdiff.output.outcome import Outcome
+    from berdiff.jobs.run import Outcome
     from berdiff.training.config import AnyConfig
     from berdiff.training.run_folder import TrainingRun
 
@@ -286,8 +286,8 @@ def segment(
             raise InputError("write: expected out beside it, found none; result.save(...) writes one result")
         return opened.segment(image, n, **options)
     from berdiff.inference.inputs import find_inputs
+    from berdiff.jobs.run import SegmentationJob
     from berdiff.output.formats import OutputSettings
-    from berdiff.output.segmentation import SegmentationJob
 
     given = [image] if isinstance(image, str | Path) else image
     inputs = find_inputs(given, opened.input_spec.channels, note=note)

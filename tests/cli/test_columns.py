@@ -24,12 +24,11 @@ from berdiff.cli.segment import _print as print_outcome
 from berdiff.evaluation.evaluate import evaluate
 from berdiff.evaluation.settings import EvaluationSettings
 from berdiff.inference.model import Model
+from berdiff.jobs.run import Outcome
 from berdiff.methods import folder
 from berdiff.methods.berdiff import BerDiff
-from berdiff.output.segmentation import Outcome
 from fakes import Blur, MemoryStore, make_spec, make_store
-from reproduce.tables import scale, write
-from reproduce.tables.registry import TABLES
+from reproduce.tables import TABLES, scale, write
 
 EDGE = 80
 TARGETS = ("whole tumour", "tumour core", "enhancing tumour")
@@ -205,7 +204,7 @@ def test_a_finished_table(on_terminal: Run, name: str, tmp_path: Path, monkeypat
 
     monkeypatch.setattr(write, "_picture", lambda *_: None)
     monkeypatch.setattr("reproduce.tables.run.run_table", run_table)
-    monkeypatch.setattr("reproduce.tables.table_job.TableJob.check", lambda job: None)
+    monkeypatch.setattr("reproduce.tables.run.TableJob.check", lambda job: None)
     monkeypatch.setattr("reproduce.cli.table.open_data", lambda address: SimpleNamespace(size=(128, 128)))
     monkeypatch.setattr(scale, "cpu", lambda *_, **__: None)
     monkeypatch.chdir(tmp_path)
@@ -222,8 +221,8 @@ def test_a_planned_table(on_terminal: Run, tmp_path: Path, monkeypatch: pytest.M
     entry |= {"method": "gaussian", "training": "10 minutes", "batch": 8, "parameters": 1914801}
     entry |= {"sampler": "ddim in 1000 steps, shared noise", "slices": 300, "network_passes": 384000, "state": "to do"}
     planned = [{"row": name, **entry} for name in ("gaussian", "ddim-shared-1000")]
-    monkeypatch.setattr("reproduce.tables.table_job.plan", lambda job: planned)
-    monkeypatch.setattr("reproduce.tables.table_job.TableJob.check", lambda job: None)
+    monkeypatch.setattr("reproduce.tables.run.plan", lambda job: planned)
+    monkeypatch.setattr("reproduce.tables.run.TableJob.check", lambda job: None)
     monkeypatch.setattr("reproduce.cli.table.open_data", lambda address: SimpleNamespace(size=(128, 128)))
     monkeypatch.setattr(scale, "cpu", lambda *_, **__: None)
     lines = on_terminal("table", "lidc", "--out", str(tmp_path), "--dry-run", "--quiet")

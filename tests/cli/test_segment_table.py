@@ -5,7 +5,7 @@ from rich.console import Console
 
 from berdiff import text_tables
 from berdiff.cli.segment import _print
-from berdiff.output.segmentation import Outcome
+from berdiff.jobs.run import Outcome
 
 NAME = "LIDC-IDRI-0{:03d}/scan-12/nodule-0/slice-{}"
 

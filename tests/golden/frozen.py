@@ -388,8 +388,8 @@ def _recipes() -> dict[str, Any]:
 def configured() -> Frozen:
     from berdiff.methods.config import METHODS
     from berdiff.training.config import as_plain, check
+    from reproduce.tables import TABLES
     from reproduce.tables import scale as scales
-    from reproduce.tables.registry import TABLES
     from reproduce.tables.spec import of_recipes, select_rows
 
     for name, config in _recipes().items():

@@ -10,9 +10,8 @@ from validator import check_files
 
 from berdiff.inference.inputs import find_inputs
 from berdiff.inference.settings import SegmentSettings
+from berdiff.jobs.run import Outcome, SegmentationJob
 from berdiff.output.formats import OutputSettings
-from berdiff.output.outcome import Outcome
-from berdiff.output.segmentation import SegmentationJob
 from fakes import bright_model, make_spec
 
 FRAME = {"FrameOfReferenceUID": "1.2.3.9"}

@@ -7,9 +7,8 @@ import pytest
 from made_results import file_result, result_2d, several_2d, volume_result, write_series
 from PIL import Image
 
-from berdiff.data.reading import Geometry
-from berdiff.output import exports
-from berdiff.output.kinds import KINDS
+from berdiff.data.image import Grid, Source
+from berdiff.output.formats import FORMATS, Format
 from berdiff.testing import ContractError, check_format
 from berdiff.testing.formats import contract
 
@@ -27,10 +26,10 @@ def picture(tmp_path) -> dict:
     """The file of a result, and a name that tells whose it is."""
     path = tmp_path / f"{NAME}.png"
     Image.fromarray(IMAGE[0].astype(np.uint8)).save(path)
-    return {"name": NAME, "geometry": Geometry("png", (path,), IMAGE[0].shape)}
+    return {"name": NAME, "grid": Grid(IMAGE[0].shape, (0.5, 0.8), source=Source("png", (path,), IMAGE[0].shape))}
 
 
-@pytest.mark.parametrize("format", KINDS)
+@pytest.mark.parametrize("format", FORMATS)
 def test_every_format_keeps_the_contract(format: str, series, picture):
     if format.startswith("dicom"):
         for kind in ("exclusive", "independent"):
@@ -49,26 +48,25 @@ def mean(result) -> bytes:
     return np.asarray(result.samples).mean(0).tobytes()
 
 
-def spoiling(result, chosen):
-    result.pool[:] = 1 - result.pool
+def spoiling(output):
+    output.result.pool[:] = 1 - result.pool
     yield "mean.bin", b"0"
 
 
 number = count(1)
 BROKEN = [
-    ("it is listed in words", lambda result, chosen: iter([("mean.bin", mean(result))])),
-    ("its files are whole and the only ones", lambda result, chosen: iter([])),
-    ("its files are whole and the only ones", lambda result, chosen: iter([("mean.bin", b"")])),
-    ("the same result is the same files", lambda result, chosen: iter([("mean.bin", b"%d" % next(number))])),
+    ("it is listed in words", lambda output: iter([("mean.bin", mean(output.result))])),
+    ("its files are whole and the only ones", lambda output: iter([])),
+    ("its files are whole and the only ones", lambda output: iter([("mean.bin", b"")])),
+    ("the same result is the same files", lambda output: iter([("mean.bin", b"%d" % next(number))])),
     ("writing leaves the result as it was", spoiling),
-    ("anonymous files hold nothing of the patient", lambda result, chosen: iter([("mean.bin", NAME.encode())])),
+    ("anonymous files hold nothing of the patient", lambda output: iter([("mean.bin", NAME.encode())])),
 ]
 
 
 @pytest.mark.parametrize(("promise", "maker"), BROKEN, ids=lambda value: value if isinstance(value, str) else "")
 def test_a_format_that_breaks_it_is_named(promise: str, maker, picture, monkeypatch):
-    monkeypatch.setitem(KINDS, "broken", "" if promise == "it is listed in words" else "the mean")
-    monkeypatch.setitem(exports.MAKERS, "broken", maker)
+    monkeypatch.setitem(FORMATS, "broken", Format("" if promise == "it is listed in words" else "the mean", maker))
     with pytest.raises(ContractError) as caught:
         check_format("broken", result_2d(**picture), identity=(NAME,))
     assert f"\n- {promise}: " in str(caught.value)

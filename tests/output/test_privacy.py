@@ -18,10 +18,9 @@ from validator import check_files
 
 from berdiff.inference.inputs import Input, find_inputs
 from berdiff.inference.settings import SegmentSettings
+from berdiff.jobs.run import Outcome, SegmentationJob
 from berdiff.output.anonymous import input_name
 from berdiff.output.formats import FORMATS, OutputSettings
-from berdiff.output.outcome import Outcome
-from berdiff.output.segmentation import SegmentationJob
 from fakes import MemoryStore, bright_model, make_spec
 
 TEXTS = ("LO", "SH", "PN", "LT", "ST", "UT", "UC", "AE", "UR")

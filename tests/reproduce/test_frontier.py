@@ -22,7 +22,7 @@ from berdiff.training.config import TrainConfig
 from fakes import Blur, Bright, MemoryStore, bright_segmenter, make_spec
 from reproduce import frontier
 from reproduce.frontier import Frontier, Point, fresh_models, make_frontier, write_frontier
-from reproduce.tables.reuse import write_trained
+from reproduce.tables.kept import write_trained
 
 SETTINGS = EvaluationSettings(samples=4, batch_size=32)
 

@@ -6,7 +6,7 @@ from typing import get_args, get_type_hints
 from berdiff.cli.main import main
 from fakes import make_store
 from reproduce.cli.table import MakeTable
-from reproduce.tables.registry import TABLES
+from reproduce.tables import TABLES
 
 
 def test_the_command_names_every_table() -> None:

@@ -26,11 +26,9 @@ from berdiff.recipes.recipe import Recipe
 from berdiff.training.config import check, differences
 from berdiff.training.run_folder import read_run
 from fakes import StandIn, make_store
-from reproduce.tables import kernel, losses, sampling, scale
-from reproduce.tables.registry import TABLES
-from reproduce.tables.run import run_table
+from reproduce.tables import TABLES, kernel, losses, sampling, scale
+from reproduce.tables.run import TableJob, plan, run_table
 from reproduce.tables.spec import Claim, TableRow, of_recipes, select_rows
-from reproduce.tables.table_job import TableJob, plan
 from reproduce.tables.write import row_names
 from small_tables import job, tiny
 

@@ -20,7 +20,7 @@ from berdiff.output.formats import OutputSettings
 from berdiff.schema import check
 
 if TYPE_CHECKING:
-    from berdiff.output.outcome import Outcome
+    from berdiff.jobs.run import Outcome
 
 MAX_ROWS = 20
 
@@ -61,11 +61,11 @@ class Segment:
             self._run()
 
     def _run(self) -> None:
-        from berdiff.inference.findings import open_findings
         from berdiff.inference.inputs import find_inputs, parse_part, take_part
         from berdiff.inference.model import load
-        from berdiff.output.engines import WorkerTask, segment
-        from berdiff.output.segmentation import SegmentationJob
+        from berdiff.jobs.findings import open_findings
+        from berdiff.jobs.run import SegmentationJob
+        from berdiff.jobs.workers import Work, segment
 
         check(self.settings, SegmentSettings, option)
         part = parse_part(self.part or "1/1")
@@ -94,14 +94,14 @@ class Segment:
             if alone:
                 outcome = job.segment(inputs)
             else:
-                task = WorkerTask(
+                work = Work(
                     {"path_or_name": model.name if is_hub(self.model) else self.model, "device": self.device, **how},
                     self.settings,
                     self.output,
                     findings,
                     self.limits,
                 )
-                outcome = segment(job, task, inputs, self.engine, self.workers)
+                outcome = segment(job, work, inputs, self.engine, self.workers)
         if self.json:
             print_json({"out": str(self.output.out), **vars(outcome)})
         else:

@@ -18,7 +18,7 @@ from berdiff.data.subset import choose_cases, choose_volumes
 from berdiff.diffusion.along_z import correlation
 from berdiff.evaluation.bootstrap import LEVEL, RESAMPLES, Figure, PatientBootstrap
 from berdiff.evaluation.core import sample_cases
-from berdiff.evaluation.evaluation_folder import EvaluationFolder, References
+from berdiff.evaluation.evaluation_folder import LAST, EvaluationFolder, References
 from berdiff.evaluation.over_cases import finding_figures, marked, rater_parity, size_spread
 from berdiff.evaluation.per_case import TIME, Columns, by_target, summarise
 from berdiff.evaluation.published import paper_row
@@ -62,7 +62,7 @@ def evaluate(
             if len(left) == before:
                 time.sleep(SECONDS_BETWEEN_LOOKS)
         progress(total, total)
-        with folder.alone():
+        with folder.alone(LAST):
             if (finished := folder.result()) is not None:
                 return finished
             columns, references = folder.gathered(len(batches))

@@ -10,24 +10,21 @@ Several processes share a folder: each takes batches that no other has claimed, 
 
 import json
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from berdiff import schema
-from berdiff.claims import Claim, Claims
 from berdiff.data.describe import expect, refuse_older
 from berdiff.errors import InputError
 from berdiff.evaluation.per_case import Columns, join, to_csv, typed
 from berdiff.evaluation.result_file import FORMAT, ResultFile
-from berdiff.files import lock, whole_file, write_text
-from berdiff.workfolder import SETTINGS, WorkFolder
+from berdiff.files import whole_file, write_text
+from berdiff.jobs.store import Claim, ResultStore
 
 RESULT, CASES, TABLE = "metrics.json", "per_case.csv", "table.md"
 LAST = ".results.00000000.part"  # the lock of whoever writes the results is called like a leftover
@@ -44,8 +41,12 @@ class PartFile:
     references: dict[str, Values]
 
 
-class EvaluationFolder(WorkFolder):
+class EvaluationFolder(ResultStore):
     """The folder of an evaluation, filled batch by batch, so that an interrupted one resumes."""
+
+    def __init__(self, folder: str | Path, settings: dict[str, Any], what: str = "evaluation") -> None:
+        super().__init__(Path(folder), settings, what)
+        self.folder: Path = Path(folder)
 
     def has(self, batch: int) -> bool:
         """Whether the batch is done; one that is damaged is not."""
@@ -55,27 +56,10 @@ class EvaluationFolder(WorkFolder):
             return False
         return True
 
-    @property
-    def begun(self) -> bool:
-        """Whether an evaluation was begun here."""
-        return (self.folder / SETTINGS).is_file()
-
     def claim(self, batch: int) -> Claim | None:
         """The right to work on a batch; None where another process has it."""
         self.begin()
-        return Claims(self.folder).take(f"batch {batch}")
-
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        """One process at a time writes the results."""
-        self.begin()
-        held = lock(self.folder / LAST)
-        assert held is not None  # it waits until it has it
-        with held:
-            try:
-                yield
-            finally:
-                (self.folder / LAST).unlink(missing_ok=True)
+        return self.take(f"batch {batch}")
 
     def add(self, batch: int, columns: Columns, references: References, samples: Tensor | None = None) -> None:
         """Keep one batch; the part is written last, so where it is, its samples are."""

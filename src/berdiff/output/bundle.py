@@ -5,7 +5,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from monai.inferers.inferer import Inferer
@@ -19,7 +19,9 @@ from berdiff.inference.model import Model
 from berdiff.inference.region import Region
 from berdiff.inference.settings import SegmentSettings
 from berdiff.output.formats import OutputSettings
-from berdiff.output.segmentation import Outcome, SegmentationJob
+
+if TYPE_CHECKING:
+    from berdiff.jobs.run import Outcome
 
 
 class Network(nn.Module):
@@ -71,8 +73,10 @@ class Segmentation:
         self.dataset, self.inferer = dataset, inferer
         self.output = OutputSettings(Path(output_dir), None if write is None else tuple(write))
 
-    def run(self) -> Outcome:
+    def run(self) -> "Outcome":
         """What became of each input; InputError with the first sentence where one failed, after the others are done."""
+        from berdiff.jobs.run import SegmentationJob
+
         job = SegmentationJob(self.inferer.model, self.inferer.settings, self.output)
         outcome = job.segment(self.dataset.items)
         if outcome.failed:

@@ -11,7 +11,7 @@ import numpy as np
 
 from berdiff.inference.result import Result
 from berdiff.output.exports import write
-from berdiff.output.kinds import KINDS
+from berdiff.output.formats import format_of, names
 from berdiff.testing.contract import Contract, expect
 
 
@@ -42,7 +42,8 @@ def check_format(format: str, result: Result, identity: Sequence[str] = ()) -> N
 
 @contract
 def it_is_listed_in_words(format: Format) -> None:
-    expect(KINDS.get(format.name), "it is not among the kinds of --write")
+    listed = format.name in names() and format_of(format.name).what
+    expect(listed, "it is not among the formats of --write, or says nothing of what it writes")
 
 
 @contract

@@ -17,9 +17,9 @@ from berdiff.data.volumes import stored_shape
 from berdiff.errors import InputError
 from berdiff.inference.inputs import Input, find_inputs
 from berdiff.inference.result import Result
-from berdiff.output.done_file import read_done
+from berdiff.jobs.done_file import read_done
+from berdiff.jobs.store import DONE
 from berdiff.output.result_file import ResultFile
-from berdiff.output.result_files import DONE
 from berdiff.remote import typed_only
 
 

@@ -19,8 +19,8 @@ from berdiff.files import lock
 from berdiff.inference.inputs import find_inputs
 from berdiff.inference.region import Region
 from berdiff.inference.settings import SegmentSettings
+from berdiff.jobs.run import SegmentationJob
 from berdiff.output.formats import OutputSettings
-from berdiff.output.segmentation import SegmentationJob
 from berdiff_viewer.server.guard import Access
 from berdiff_viewer.server.items import shared_items
 from berdiff_viewer.server.models import Models, is_model

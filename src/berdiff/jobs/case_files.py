@@ -8,25 +8,25 @@ CASE/FINDING/crop.npz      of a volume: what these are made of
 
 import io
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import numpy as np
 
 from berdiff import __version__, schema
 from berdiff.data.csv_table import csv_text
 from berdiff.errors import InputError
-from berdiff.inference.finding import Finding
 from berdiff.inference.label_map import fits_label_map, label_map
 from berdiff.inference.model import Model
 from berdiff.inference.opening import ReadInput
-from berdiff.output.done_file import Sizes, are_whole, parse_done, whole_result
+from berdiff.jobs.cohort import COLUMNS, rows_of
+from berdiff.jobs.done_file import DoneFile, Measured, Sizes, are_whole, whole_result
+from berdiff.jobs.findings import Finding
+from berdiff.jobs.records import CROP
+from berdiff.jobs.store import ResultFiles
 from berdiff.output.label_files import label_meaning
 from berdiff.output.nifti import nifti_bytes
 from berdiff.output.overlay_files import by_target
-from berdiff.output.records import CROP
-from berdiff.output.result_files import DONE, ResultFiles
-from berdiff.output.rows import COLUMNS, rows_of
 
 FINDINGS, TABLE = "findings.json", "findings.csv"
 
@@ -34,26 +34,34 @@ FINDINGS, TABLE = "findings.json", "findings.csv"
 @dataclass(frozen=True)
 class FoundFinding(schema.Content):
     name: str
+    center: list[int]
+    center_mm: list[float] | None
+    measurements: dict[str, Measured]
+    warnings: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class CaseFile(schema.Content):
-    """findings.json, as far as it is read again."""
+    """findings.json. `about`, what was asked of what, are its name, sources and `asked`."""
 
+    berdiff: str
     name: str
     sources: list[dict[str, Any]]
     asked: Any
+    frame: Literal["RAS", "LPS"] | None
     findings: list[FoundFinding]
     failed: dict[str, str]
     files: Sizes
 
 
-def findings_done(files: ResultFiles, case: str, about: dict[str, Any]) -> list[str] | None:
-    """The names of a case's findings where all of them are done and `about`, what was asked of what, is the same."""
+def case_done(files: ResultFiles, about: dict[str, Any], failed: bool) -> list[DoneFile] | None:
+    """The results of a case's findings, where all of them are done and `about` is the same; `failed`: but those that
+    were tried and failed."""
+    case = about["name"]
     path = f"{case}/{FINDINGS}"
     content = files.read([path]).get(path)
     if content is None:
-        return None
+        return [] if failed else None
     where = files.address(path)
     try:
         plain = schema.loads(content, where, "the findings of a case")
@@ -61,46 +69,40 @@ def findings_done(files: ResultFiles, case: str, about: dict[str, Any]) -> list[
     except InputError:  # damaged: it is made again
         return None
     same = all(getattr(there, name) == value for name, value in schema.plain(about).items())
-    if not same or there.failed or not are_whole(files, case, there.files):
+    if not same or (there.failed and not failed) or not are_whole(files, case, there.files):
         return None
-    names = [found.name for found in there.findings]
-    return names if all(whole_result(files, f"{case}/{name}") for name in names) else None
+    done = [whole_result(files, f"{case}/{found.name}") for found in there.findings]
+    return None if None in done else [one for one in done if one is not None]
 
 
 def write_case(
     files: ResultFiles,
-    case: str,
     about: dict[str, Any],
     read: ReadInput,
-    found: Sequence[Finding],
+    done: dict[Finding, DoneFile],
     failed: dict[str, str],
     model: Model,
 ) -> None:
-    """The files of a case; `found` are its findings that are done. Where there is none, nothing is written."""
-    if not found:
+    """The files of a case, of its findings that are done. Where there is none, nothing is written."""
+    if not done:
         return
-    written = dict[str, int]()
-    for name, content in _volume_files(files, case, read, found, model) if len(read.shape) == 3 else ():
+    case, written = about["name"], dict[str, int]()
+    for name, content in _volume_files(files, case, read, list(done), model) if len(read.shape) == 3 else ():
         files.write(f"{case}/{name}", content)
         written[name] = len(content)
     grid = read.grid
     frame = None if grid.affine is None else "LPS" if grid.source.kind == "dicom" else "RAS"
-    places = {one.name: None if frame is None else grid.to_mm(one.center) for one in found}
-    lines: list[list[Any]] = [[*COLUMNS, "z", "y", "x", "x_mm", "y_mm", "z_mm"]]
-    listed: list[dict[str, Any]] = []
-    folders = {one.name: f"{case}/{one.name}" for one in found}
-    done = files.read([f"{folder}/{DONE}" for folder in folders.values()])
-    for one in found:
-        folder = folders[one.name]
-        content = done[f"{folder}/{DONE}"]
-        rows, mm = rows_of(parse_done(content, files.address(folder)), folder), places[one.name] or ["", "", ""]
-        lines += [[*row.values(), *("", *one.center)[-3:], *mm] for row in rows]
-        measured = {row.target: row.measured for row in rows}
-        listed.append({"name": one.name, "center": one.center, "center_mm": places[one.name], "measurements": measured})
+    lines: list[list[Any]] = [[*COLUMNS, "z", "y", "x", "x_mm", "y_mm", "z_mm", "notes"]]
+    listed: list[FoundFinding] = []
+    for one, kept in done.items():
+        mm = None if frame is None else grid.to_mm(one.center)
+        place = [*("", *one.center)[-3:], *(mm or ["", "", ""])]
+        lines += [[*row.values(), *place, "; ".join(row.notes)] for row in rows_of(kept, kept.name)]
+        listed.append(FoundFinding(one.name, list(one.center), mm, kept.measurements, kept.warnings))
     table = csv_text(lines).encode()
     files.write(f"{case}/{TABLE}", table)
     written[TABLE] = len(table)
-    facts = {"berdiff": __version__, **about, "frame": frame, "findings": listed, "failed": failed, "files": written}
+    facts = CaseFile(__version__, **about, frame=frame, findings=listed, failed=failed, files=written)
     files.write(f"{case}/{FINDINGS}", schema.dump(facts).encode())  # last: it says that the case is done
 
 

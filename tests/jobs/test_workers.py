@@ -4,29 +4,30 @@ import os
 import signal
 import sys
 import time
-from collections import Counter
 from dataclasses import dataclass, replace
 from multiprocessing import active_children
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from light_workers import LightTask
+from light_workers import LightWork
 from PIL import Image
 
 from berdiff.cli.main import main
 from berdiff.device import share_devices
 from berdiff.errors import InputError
-from berdiff.inference.inputs import Input, find_inputs
+from berdiff.inference.inputs import find_inputs
 from berdiff.inference.model import load
 from berdiff.inference.settings import SegmentSettings
+from berdiff.jobs import workers
+from berdiff.jobs.run import Outcome, SegmentationJob
+from berdiff.jobs.store import ResultStore
+from berdiff.jobs.workers import Processes, Work, segment
 from berdiff.methods import folder
 from berdiff.methods.berdiff import BerDiff
-from berdiff.output.engines import WorkerTask, by_processes, chunks, segment
 from berdiff.output.formats import OutputSettings
-from berdiff.output.outcome import Outcome
-from berdiff.output.segmentation import SegmentationJob
 from fakes import make_spec
 
 COUNT = 5
@@ -56,7 +57,7 @@ def tree(where: Path) -> dict[str, bytes]:
 
 
 @dataclass(frozen=True)
-class Dying(WorkerTask):
+class Dying(Work):
     """Its workers kill themselves at the input p1: always, or only where no other has before."""
 
     once: Path | None = None
@@ -76,65 +77,37 @@ class Dying(WorkerTask):
         return job
 
 
-def run(
-    model: Path, pictures: Path, out: Path, engine, workers: int = 2, kind=WorkerTask, sentences=None, **more
-) -> Outcome:
-    settings = SegmentSettings(samples=16, sampler=replace(SegmentSettings().sampler, steps=1))
+def run(model: Path, pictures: Path, out, engine, kind=Work, sentences=None, **more) -> Outcome:
+    settings = SegmentSettings(samples=16, sampler=replace(SegmentSettings().sampler, steps=1), batch_size=3)
     output = OutputSettings(out, ("samples", "json"))
-    task = kind({"path_or_name": str(model), "device": "cpu"}, settings, output, **more)
+    work = kind({"path_or_name": str(model), "device": "cpu"}, settings, output, **more)
     report = [].append if sentences is None else sentences.append
     job = SegmentationJob(load(model, "cpu"), settings, output, report=report)
-    return segment(job, task, find_inputs([pictures]), engine, workers=2)
+    return segment(job, work, find_inputs([pictures]), engine, 2)
 
 
 @pytest.fixture(params=["local", "ray"])
 def engine(request, monkeypatch) -> str:
     if request.param == "ray":
         pytest.importorskip("ray")
-        monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))  # so that actors find this module
+        monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))  # so that workers find this module
         monkeypatch.delenv("RAY_ADDRESS", raising=False)
     return request.param
 
 
-def light(tmp_path: Path, *names: str, fate: str = "", size: int = 1, count: int = 2) -> dict[str, str]:
-    """What by_processes reports of inputs of these names: name -> "" or the sentence."""
-    inputs = [Input(name, (Path(f"{name}.png"),)) for name in names]
-    chunks = [tuple(inputs[i : i + size]) for i in range(0, len(inputs), size)]
-    found: dict[str, str] = {}
-    for chunk, outcome in by_processes(LightTask(tmp_path, fate), chunks, count):
-        assert sorted([*outcome.done, *outcome.failed]) == sorted(item.name for item in chunk)
-        found |= dict.fromkeys(outcome.done, "") | outcome.failed
-    return found
-
-
-def attempts(tmp_path: Path) -> dict[str, int]:
-    return dict(Counter(path.name.split("-")[0] for path in tmp_path.iterdir()))
-
-
-def test_a_dead_worker_takes_nothing_with_it(tmp_path):
-    """Once is tried again and done; deadly kills twice, is reported, and its neighbours in the chunk are done."""
-    names = ["a", "once", "b", "deadly", "c", "d"]
-    found = light(tmp_path, *names, size=3)
-    assert sorted(found) == sorted(names)
-    sentence = "deadly.png: expected a worker to finish it, found 2 that died at it (out of memory?)"
-    assert {name: text for name, text in found.items() if text} == {"deadly": sentence}
-    assert attempts(tmp_path)["deadly"] == attempts(tmp_path)["once"] == 2
-    assert not active_children()
-
-
-def test_what_ends_the_command_ends_every_worker(tmp_path):
-    for name, error, sentence in (
-        ("refused", InputError, "^disk: expected room, found none$"),
+@pytest.mark.parametrize(
+    ("fate", "error", "sentence"),
+    [
+        ("refused", InputError, r"^--device: expected one, found none$"),
         ("broken", RuntimeError, "a mistake of ours"),
-    ):
-        with pytest.raises(error, match=sentence):
-            light(tmp_path, "a", name, "b", "c", count=1)
-    with pytest.raises(InputError, match=r"^--device: expected one, found none$"):
-        light(tmp_path, "a", "b", fate="refused")
-    with pytest.raises(
-        InputError, match=r"^--workers: expected workers that open the model, found that every one died"
-    ):
-        light(tmp_path, "a", "b", fate="stillborn")
+        ("stillborn", InputError, r"^--workers: expected workers that open the model, found that every one died"),
+    ],
+)
+def test_what_ends_the_command_ends_every_worker(pictures, tmp_path, fate, error, sentence):
+    command = SimpleNamespace(store=ResultStore(tmp_path, {}, "x"), settled=lambda item: False)
+    work = LightWork(fate, workers=2)
+    with pytest.raises(error, match=sentence):
+        workers._run(command, work, find_inputs([pictures]), Processes(work))  # type: ignore[arg-type]
     assert not active_children()
 
 
@@ -159,9 +132,11 @@ def test_what_a_dead_worker_was_at_is_tried_once_more(engine, model, pictures, t
 
 
 @pytest.mark.slow
-def test_an_input_that_kills_every_worker_is_reported_and_the_rest_goes_on(engine, model, pictures, tmp_path):
+@pytest.mark.parametrize("where", ["folder", "object store"])
+def test_an_input_that_kills_every_worker_is_reported_and_the_rest_goes_on(where, model, pictures, tmp_path, bucket):
     started, sentences = time.monotonic(), []
-    outcome = run(model, pictures, tmp_path / "out", engine, kind=Dying, sentences=sentences)
+    out = tmp_path / "out" if where == "folder" else f"{bucket}/out"
+    outcome = run(model, pictures, out, "local", kind=Dying, sentences=sentences)
     assert time.monotonic() - started < 300
     assert outcome.done == ["p0", "p2", "p3", "p4"]
     assert sentences == list(outcome.failed.values())
@@ -183,13 +158,6 @@ def test_one_bad_file_fails_alone_and_other_settings_are_refused(model, pictures
     assert "found others (seed: there 0, now 1)" in capsys.readouterr().err
     assert main([*command[:-2], "--out", str(tmp_path / "out"), "--workers", "0"]) == 2
     assert "--workers: expected at least 1, found 0" in capsys.readouterr().err
-
-
-def test_inputs_go_out_as_many_as_the_network_takes_at_once(model, pictures, tmp_path):
-    for samples, expected in ((16, [1] * 5), (64, [1] * 5), (8, [2, 2, 1]), (1, [5])):
-        settings = SegmentSettings(samples=samples)
-        job = SegmentationJob(load(model, "cpu"), settings, OutputSettings(tmp_path / "out"))
-        assert [len(chunk) for chunk in chunks(job, find_inputs([pictures]))] == expected
 
 
 def test_gpus_are_shared_out(monkeypatch):

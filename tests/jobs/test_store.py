@@ -9,21 +9,21 @@ import pytest
 
 from berdiff.errors import InputError
 from berdiff.files import lock
-from berdiff.workfolder import LOCK, SETTINGS, WorkFolder
+from berdiff.jobs.store import LOCK, SETTINGS, ResultStore
 
 LEFTOVER = ".a.json.01234567.part"
 
 
 def begun(folder: Path, settings: dict, what: str = "evaluation") -> None:
     """A job that was begun, has a result and ended."""
-    with WorkFolder(folder, settings, what) as work:
+    with ResultStore(folder, settings, what) as work:
         work.begin()
         (folder / "result.json").write_text("{}")
 
 
 def test_nothing_is_written_before_begin(tmp_path: Path):
     folder = tmp_path / "deep" / "out"
-    with WorkFolder(folder, {"samples": 16, "size": (64, 64)}, "evaluation") as work:
+    with ResultStore(folder, {"samples": 16, "size": (64, 64)}, "evaluation") as work:
         assert not folder.exists()
         work.begin()
         work.begin()  # once more costs nothing
@@ -34,7 +34,7 @@ def test_nothing_is_written_before_begin(tmp_path: Path):
 
 def test_the_same_job_resumes_and_others_are_refused(tmp_path: Path):
     begun(tmp_path, {"samples": 16, "size": (64, 64)})
-    WorkFolder(tmp_path, {"samples": 16, "size": [64, 64]}, "evaluation")
+    ResultStore(tmp_path, {"samples": 16, "size": [64, 64]}, "evaluation")
     for settings, difference in (
         ({"samples": 4, "size": [64, 64]}, "samples: there 16, now 4"),
         ({"samples": 16}, r"size: there \[64, 64\], now None"),
@@ -43,15 +43,15 @@ def test_the_same_job_resumes_and_others_are_refused(tmp_path: Path):
         with pytest.raises(
             InputError, match=f"expected the settings this evaluation was begun .* found others .{difference}"
         ):
-            WorkFolder(tmp_path, settings, "evaluation")
+            ResultStore(tmp_path, settings, "evaluation")
     with pytest.raises(InputError, match="expected a new folder or one of this search, found other files in it"):
-        WorkFolder(tmp_path, {"samples": 16, "size": [64, 64]}, "search")
+        ResultStore(tmp_path, {"samples": 16, "size": [64, 64]}, "search")
 
 
 def test_settings_without_a_result_refuse_no_corrected_command(tmp_path: Path):
-    with WorkFolder(tmp_path, {"samples": 16}, "evaluation") as work:
+    with ResultStore(tmp_path, {"samples": 16}, "evaluation") as work:
         work.begin()
-    with WorkFolder(tmp_path, {"samples": 4}, "evaluation") as work:
+    with ResultStore(tmp_path, {"samples": 4}, "evaluation") as work:
         work.begin()
     assert json.loads((tmp_path / SETTINGS).read_text())["samples"] == 4
 
@@ -67,32 +67,32 @@ def test_files_of_somebody_else_are_refused(tmp_path: Path):
         with pytest.raises(
             InputError, match=f"{name}: expected a new folder or one of this evaluation, found other files"
         ):
-            WorkFolder(tmp_path / name, {}, "evaluation")
+            ResultStore(tmp_path / name, {}, "evaluation")
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="file: expected a folder for the evaluation, found a file"):
-        WorkFolder(tmp_path / "file", {}, "evaluation")
+        ResultStore(tmp_path / "file", {}, "evaluation")
     (tmp_path / "hidden").mkdir()
     (tmp_path / "hidden" / ".DS_Store").write_text("")
-    WorkFolder(tmp_path / "hidden", {}, "evaluation")  # such files are nobody's
+    ResultStore(tmp_path / "hidden", {}, "evaluation")  # such files are nobody's
 
 
 def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="out: expected a folder that can be written, found "):
-        WorkFolder(tmp_path / "file" / "out", {}, "evaluation").begin()
+        ResultStore(tmp_path / "file" / "out", {}, "evaluation").begin()
 
 
 def test_leftovers_go_when_nobody_else_is_at_work(tmp_path: Path):
     begun(tmp_path, {})
     (tmp_path / LEFTOVER).write_text("half")
     other = lock(tmp_path / LOCK, shared=True)  # another process, alive
-    with WorkFolder(tmp_path, {}, "evaluation") as work:
+    with ResultStore(tmp_path, {}, "evaluation") as work:
         work.begin()
         assert (tmp_path / LEFTOVER).exists(), "it may be what the other one writes now"
     assert (tmp_path / LOCK).exists()
     assert other
     other.close()
-    with WorkFolder(tmp_path, {}, "evaluation") as work:
+    with ResultStore(tmp_path, {}, "evaluation") as work:
         work.begin()
         assert not (tmp_path / LEFTOVER).exists()
 
@@ -101,10 +101,10 @@ CHILD = """
 import sys
 from pathlib import Path
 from berdiff.files import whole_file
-from berdiff.workfolder import WorkFolder
+from berdiff.jobs.store import ResultStore
 
 folder = Path(sys.argv[1])
-with WorkFolder(folder, {"samples": 16}, "evaluation") as work:
+with ResultStore(folder, {"samples": 16}, "evaluation") as work:
     work.begin()
     with whole_file(folder / "result.json") as part:
         part.write_text("half")
@@ -121,11 +121,11 @@ def test_two_processes_share_a_folder(tmp_path: Path):
     assert child.stdin
     assert child.stdout
     assert child.stdout.readline() == "writing\n"
-    with WorkFolder(tmp_path, {"samples": 16}, "evaluation") as work:
+    with ResultStore(tmp_path, {"samples": 16}, "evaluation") as work:
         work.begin()
         assert [path.read_text() for path in tmp_path.glob(".*.part")] == ["half"], "its file is left to it"
         with pytest.raises(InputError, match=r"found others .samples: there 16, now 4"):
-            WorkFolder(tmp_path, {"samples": 4}, "evaluation").begin()  # before the first result is there
+            ResultStore(tmp_path, {"samples": 4}, "evaluation").begin()  # before the first result is there
         child.communicate("go on\n", timeout=30)
     assert child.returncode == 0
     assert (tmp_path / "result.json").read_text() == "whole"

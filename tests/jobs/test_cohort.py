@@ -23,23 +23,20 @@ import pytest
 from made_results import result_2d
 from PIL import Image
 
-from berdiff.claims import Claims
 from berdiff.errors import InputError
 from berdiff.files import lock
-from berdiff.inference.finding import Finding
-from berdiff.inference.findings import open_findings
 from berdiff.inference.inputs import find_inputs, take_part
 from berdiff.inference.region import Region
 from berdiff.inference.settings import FindingOptions, SegmentSettings
-from berdiff.output import cohort, exports
-from berdiff.output.case_files import combined_majority, combined_saliency
+from berdiff.jobs import cohort
+from berdiff.jobs.case_files import combined_majority, combined_saliency
+from berdiff.jobs.findings import Finding, open_findings
+from berdiff.jobs.records import thumbnail
+from berdiff.jobs.run import Outcome, SegmentationJob
+from berdiff.jobs.store import LOCK, ResultFiles, ResultStore
+from berdiff.output import exports
 from berdiff.output.formats import OutputSettings
-from berdiff.output.outcome import Outcome
-from berdiff.output.records import thumbnail
-from berdiff.output.result_files import LocalFiles, RemoteFiles
-from berdiff.output.segmentation import SegmentationJob
 from berdiff.remote import filesystem
-from berdiff.workfolder import LOCK
 from fakes import bright_model, make_spec
 
 AFFINE = np.diag([-0.8, -0.8, 2.0, 1])
@@ -188,9 +185,9 @@ def test_combined_exclusive_targets_do_not_overlap(tmp_path):
         saliency = rng.random((2, 2, 4, 4), np.float32)
         majority = np.stack([saliency[0] >= saliency[1], saliency[0] < saliency[1]]).astype(np.uint8)
         np.savez(tmp_path / one.name / "crop.npz", first=np.array(first), saliency=saliency, majority=majority)
-    saliency = combined_saliency(LocalFiles(tmp_path.parent), tmp_path.name, found, 2, (3, 6, 6))
-    union = combined_majority(LocalFiles(tmp_path.parent), tmp_path.name, found, saliency, exclusive=False)
-    majority = combined_majority(LocalFiles(tmp_path.parent), tmp_path.name, found, saliency, exclusive=True)
+    saliency = combined_saliency(ResultFiles(tmp_path.parent), tmp_path.name, found, 2, (3, 6, 6))
+    union = combined_majority(ResultFiles(tmp_path.parent), tmp_path.name, found, saliency, exclusive=False)
+    majority = combined_majority(ResultFiles(tmp_path.parent), tmp_path.name, found, saliency, exclusive=True)
     assert union.sum(0).max() == 2
     np.testing.assert_array_equal(majority.sum(0), union.any(0))
     clash = union.sum(0) == 2
@@ -221,7 +218,7 @@ def test_ranked_by_disagreement_escaped_and_sealed(tmp_path):
     make_done(tmp_path, "one sample", None)
     make_done(tmp_path, hostile, 0.75, ("not for clinical use", "<b>simulated</b>"))
     make_done(tmp_path, "same", 0.75, files=("report.html", "panel.png"))
-    assert cohort.write_cohort(LocalFiles(tmp_path))
+    assert cohort.write_cohort(ResultFiles(tmp_path))
     page = tmp_path / "cohort.html"
     with (tmp_path / "cohort.csv").open() as file:
         rows = list(csv.DictReader(file))
@@ -244,7 +241,7 @@ def test_ranked_by_disagreement_escaped_and_sealed(tmp_path):
 
 def test_the_page_stays_small_and_one_result_is_no_cohort(tmp_path, monkeypatch):
     make_done(tmp_path, "a", 0.1)
-    assert not cohort.write_cohort(LocalFiles(tmp_path))
+    assert not cohort.write_cohort(ResultFiles(tmp_path))
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
     monkeypatch.setattr(cohort, "MAX_THUMBNAILS", 2)
     for i in range(6):
@@ -253,7 +250,7 @@ def test_the_page_stays_small_and_one_result_is_no_cohort(tmp_path, monkeypatch)
     (tmp_path / "old" / "done.json").write_text('{"files": []}')  # of somebody else
     (tmp_path / "foreign").mkdir()
     (tmp_path / "foreign" / "done.json").write_text("[1, 2")
-    assert cohort.write_cohort(LocalFiles(tmp_path))
+    assert cohort.write_cohort(ResultFiles(tmp_path))
     page = tmp_path / "cohort.html"
     assert page.read_text().count("<img alt") == 2
     assert page.read_text().count("<meter") == 7
@@ -337,8 +334,10 @@ def test_results_inside_a_result_are_not_results_of_an_object_store_either(tmp_p
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("{}")
         fs.pipe_file(f"{root}/{name}", b"{}")
-    assert RemoteFiles(fs, root, "memory://cohort-results").results() == LocalFiles(tmp_path).results()
-    assert LocalFiles(tmp_path).results() == ["a/b-c", "a/one", "b"]
+    assert ResultFiles("memory://cohort-results").results() == ResultFiles(tmp_path).results()
+    assert ResultFiles(tmp_path).results() == ["a/b-c", "a/one", "b"]
+    fs.pipe_file(f"{root}/a[1]*/x", b"1")  # no pattern, but a name
+    assert ResultFiles("memory://cohort-results").read(["a[1]*/x", "a?one/done.json"]) == {"a[1]*/x": b"1"}
 
 
 # --- several processes -----------------------------------------------------------------------------------------------
@@ -349,11 +348,11 @@ def test_what_another_process_has_claimed_is_left_to_it_and_comes_last(scans, tm
     out = tmp_path / "out"
     out.mkdir()
     held = lock(out / LOCK, shared=True)  # as every process at work there has it
-    claim = Claims(out).take("a")
+    other = ResultStore(out, {}, "segmentation")
+    claim = other.take("a")
     assert claim is not None
     assert held is not None
-    assert Claims(out).taken("a")
-    assert Claims(out).take("a") is None
+    assert other.take("a") is None
     outcomes: list[Outcome] = []
     worker = threading.Thread(target=lambda: outcomes.append(segment(scans, out)))
     worker.start()
@@ -388,8 +387,8 @@ print(len(outcome.done), len(outcome.failed))
 
 def start(inputs: Path, out: Path) -> "subprocess.Popen[str]":
     tests = Path(__file__).parents[1]
-    path = [*filter(None, [os.environ.get("PYTHONPATH")]), str(tests), str(tests / "data")]
-    script = WORKER.format(here=str(tests / "output"), inputs=str(inputs), out=str(out))
+    path = [*filter(None, [os.environ.get("PYTHONPATH")]), str(tests), str(tests / "data"), str(tests / "output")]
+    script = WORKER.format(here=str(tests / "jobs"), inputs=str(inputs), out=str(out))
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
     return subprocess.Popen([sys.executable, "-c", script], env=env, stdout=subprocess.PIPE, text=True)
 
@@ -443,7 +442,7 @@ def test_every_line_of_the_page_has_a_cell_per_column(tmp_path):
         done = json.loads((tmp_path / name / "done.json").read_text())
         done["measurements"]["core"] = done["measurements"]["nodule"]
         (tmp_path / name / "done.json").write_text(json.dumps(done))
-    assert cohort.write_cohort(LocalFiles(tmp_path))
+    assert cohort.write_cohort(ResultFiles(tmp_path))
     page = tmp_path / "cohort.html"
     head, *lines = page.read_text().split("<tr>")[1:]
     assert len(lines) == 4

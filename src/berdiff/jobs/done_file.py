@@ -9,7 +9,7 @@ from typing_extensions import TypedDict
 
 from berdiff import schema
 from berdiff.errors import InputError
-from berdiff.output.result_files import DONE, ResultFiles
+from berdiff.jobs.store import DONE, ResultFiles
 from berdiff.schema import Natural, NotNegative
 
 Sizes = dict[str, Natural]  # a file's name within the folder -> its bytes

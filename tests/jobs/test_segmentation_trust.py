@@ -2,22 +2,26 @@
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
+import nibabel
 import numpy as np
 import pytest
 from PIL import Image
 from test_segmentation import segment, tree
 
 from berdiff.cli.main import main
-from berdiff.inference.centers import Centers
+from berdiff.files import lock
 from berdiff.inference.inputs import find_inputs
 from berdiff.inference.model import Model
 from berdiff.inference.settings import SegmentSettings
+from berdiff.jobs.findings import Centers
+from berdiff.jobs.run import SegmentationJob
+from berdiff.jobs.store import LOCK, ResultStore
 from berdiff.methods.folder import save
 from berdiff.output import exports
 from berdiff.output.formats import OutputSettings
-from berdiff.output.segmentation import SegmentationJob
 from fakes import Blur, bright_model, make_spec
 
 
@@ -182,3 +186,50 @@ def test_a_result_whose_facts_are_odd_is_not_in_the_table(pictures, tmp_path, od
     segment([pictures / f"p{i}.png" for i in (1, 2, 3)], tmp_path / "out")  # the table is of all that is there
     lines = (tmp_path / "out" / "cohort.csv").read_text().splitlines()[1:]
     assert sorted(line.split(",")[1] for line in lines) == ["p1", "p2", "p3"]
+
+
+def test_an_input_at_which_two_processes_died_is_left_and_those_beside_it_are_not(pictures, tmp_path):
+    """p1 was in both batches, p2 in one; a third process is alive, so the claims of the dead are still there."""
+    out = tmp_path / "out"
+    out.mkdir()
+    with lock(out / LOCK, shared=True) as held:  # type: ignore[union-attr]
+        store = ResultStore(out, {}, "segmentation")
+        for name, attempts in (("p1", 2), ("p2", 1)):
+            store._claim(out, name).write_text("." * attempts)
+        outcome = segment(pictures, out)
+        assert outcome.done == ["p0", "p2", "p3"]
+        assert outcome.failed["p1"].endswith(
+            "p1.png: expected a worker to finish it, found 2 that died at it (out of memory?)"
+        )
+        again = segment(pictures, out)  # the others hear of it, and do not die at it too
+        assert (again.skipped, list(again.failed)) == (["p0", "p2", "p3"], ["p1"])
+        assert not held.closed
+    assert segment(pictures, out).done == ["p1"], "a new command tries again"
+
+
+def test_what_is_found_done_has_its_warnings_again(tmp_path):
+    """A result that was forced once is worth no more in the next run; the table of a case warns as that of all."""
+    labels = np.zeros((16, 16, 3), np.int16)
+    labels[5:9, 5:9, 1] = 1
+    nibabel.save(nibabel.Nifti1Image(labels, np.eye(4)), tmp_path / "in.nii.gz")
+    (tmp_path / "c.csv").write_text("case,z,y,x\nin,1,8,8\n")
+    model = bright_model(replace(make_spec(rule="window", window=(-1000.0, 400.0)), modality="ct"))
+
+    def run(out: str, force: bool, findings=None):
+        settings = SegmentSettings(samples=2, force=force)
+        output = OutputSettings(tmp_path / out, ("json",))
+        return SegmentationJob(model, settings, output, findings=findings).segment(
+            find_inputs([tmp_path / "in.nii.gz"])
+        )
+
+    first = run("out", True)
+    assert "few different values" in first.warnings["in"][0]
+    again = run("out", False)
+    assert again.skipped == ["in"]
+    assert again.warnings == first.warnings
+    centers = Centers(tmp_path / "c.csv", mm=False)
+    found = run("found", True, centers)
+    assert run("found", False, centers).warnings == found.warnings
+    facts = json.loads((tmp_path / "found/in/findings.json").read_text())
+    assert facts["findings"][0]["warnings"] == found.warnings["in/finding-1"]
+    assert "WARNING: " in (tmp_path / "found/in/findings.csv").read_text()

@@ -1,21 +1,23 @@
 """All results of a folder in one table, those whose samples disagree most first: cohort.csv and cohort.html.
 
-Both are made of what is in the folder, so whichever process or run writes them last writes them whole.
+Both are made of the done.json of each result alone, so whichever process or run writes them last writes them whole.
 """
 
 import base64
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
 from berdiff import __version__
 from berdiff.data.csv_table import csv_text
+from berdiff.errors import InputError
+from berdiff.jobs.done_file import DoneFile, Measured, parse_done
+from berdiff.jobs.records import THUMBNAIL
+from berdiff.jobs.store import DONE, ResultFiles
 from berdiff.output.captions import MARKED_MEANS, NOT_CLINICAL, UNITS, marked_words, percent, rounded
 from berdiff.output.html_report import html_templates
-from berdiff.output.records import THUMBNAIL
-from berdiff.output.result_files import ResultFiles
-from berdiff.output.rows import COLUMNS, Row, all_rows
 
 CSV, HTML, LOCK = "cohort.csv", "cohort.html", ".cohort.00000000.part"  # the lock is called like a leftover
 PICTURES = ("report.html", "viewer.html", "panel.png", "overlay.png")
@@ -34,6 +36,64 @@ for (const [column, head] of document.querySelectorAll("th").entries()) {
   });
 }
 """
+
+
+QUANTILES = ("q05", "q50", "q95")
+COLUMNS = ("case", "finding", "target", "finding_probability", "empty_share", "extent_mm", "size", "size_unit")
+COLUMNS += (*(f"size_{q}" for q in QUANTILES), "longest_diameter_unit", *(f"longest_diameter_{q}" for q in QUANTILES))
+COLUMNS += ("disagreement",)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One target of one result."""
+
+    folder: str  # of the result, from the folder of all results
+    case: str
+    finding: str | None
+    target: str
+    measured: Measured
+    files: Collection[str]
+    notes: Sequence[str]  # warnings first
+    title: str = ""  # what people call the case, where that is not its name
+
+    @property
+    def size(self) -> str:
+        return "area" if "area" in self.measured else "volume"
+
+    @property
+    def disagreement(self) -> float | None:
+        return self.measured["disagreement"]
+
+    def values(self) -> list[Any]:
+        """In the order of COLUMNS."""
+        of, size, length = self.measured, self.measured[self.size], self.measured["longest_diameter"]
+        values = [self.case, self.finding, self.target, of["finding_probability"], of["empty_share"]]
+        values += [of.get("extent_mm"), self.size, size["unit"]]
+        values += [*(size[q] for q in QUANTILES), length["unit"], *(length[q] for q in QUANTILES), self.disagreement]
+        return ["" if value is None else value for value in values]
+
+
+def all_rows(files: ResultFiles) -> list[Row]:
+    """Of every result; one that cannot be read is not there."""
+    rows: list[Row] = []
+    names = {f"{name}/{DONE}": name for name in files.results()}
+    for path, content in files.read(list(names)).items():
+        try:
+            rows += rows_of(parse_done(content, files.address(path)), names[path])
+        except InputError:  # somebody else's done.json
+            continue
+    return rows
+
+
+def rows_of(done: DoneFile, name: str) -> list[Row]:
+    """A line per target of the result of this name."""
+    case, finding = name if done.case is None else done.case, (done.finding or {}).get("name")
+    warnings = [f"WARNING: {words}" for words in done.warnings]
+    return [
+        Row(name, case, finding, target, measured, done.files, [*warnings, *done.notes], done.title)
+        for target, measured in done.measurements.items()
+    ]
 
 
 def write_cohort(files: ResultFiles) -> bool:

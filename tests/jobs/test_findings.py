@@ -1,5 +1,6 @@
 """Findings: places in voxels and millimetres against nibabel and pydicom, pieces of masks, and what is refused."""
 
+import time
 from pathlib import Path
 
 import nibabel
@@ -10,13 +11,12 @@ from dicom_writer import write_slice
 from nibabel.affines import apply_affine
 
 from berdiff.errors import InputError
-from berdiff.inference.candidates import piece_centers
-from berdiff.inference.findings import open_findings
 from berdiff.inference.inputs import find_inputs, parse_part, take_part
 from berdiff.inference.opening import read_input
 from berdiff.inference.region import Region
 from berdiff.inference.representatives import disagreement
 from berdiff.inference.settings import FindingOptions, SegmentSettings
+from berdiff.jobs.findings import open_findings, piece_centers
 from fakes import bright_model, make_spec
 
 CT = make_spec(rule="window", window=(-1000.0, 400.0))
@@ -286,3 +286,12 @@ def test_parts_are_every_input_once(tmp_path):
     for bad in ("0/3", "4/3", "3", "1/", "a/b", "-1/3", "1/2/3", "1.5/2"):
         with pytest.raises(InputError, match="--part: expected I/N with whole numbers and 1 <= I <= N, such as 2/8"):
             parse_part(bad)
+
+
+def test_a_long_table_of_centres_is_read_in_linear_time(tmp_path):
+    """A line was compared with all lines of its case before it: hours for a table of a screening."""
+    lines = "".join(f"a,1,2,3,n{i}\n" for i in range(40_000))
+    begun = time.process_time()
+    source = centers(tmp_path / "c.csv", f"case,z,y,x,finding\n{lines}")
+    assert len(source.rows["a"]) == 40_000
+    assert time.process_time() - begun < 10

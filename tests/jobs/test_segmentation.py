@@ -19,10 +19,9 @@ from PIL import Image
 from berdiff.errors import InputError
 from berdiff.inference.inputs import find_inputs
 from berdiff.inference.settings import SegmentSettings
+from berdiff.jobs.run import Outcome, SegmentationJob
 from berdiff.output import exports
 from berdiff.output.formats import OutputSettings
-from berdiff.output.outcome import Outcome
-from berdiff.output.segmentation import SegmentationJob
 from fakes import bright_model, make_spec
 
 KINDS = ("samples", "saliency", "mask", "json")
@@ -87,8 +86,8 @@ print(segment(Path({inputs!r}), Path({out!r}), batch_size=2).failed)
 
 def start(pictures: Path, out: Path, pause: float) -> "subprocess.Popen[str]":
     tests = Path(__file__).parents[1]
-    script = SLOW.format(here=str(tests / "output"), inputs=str(pictures), out=str(out), pause=pause)
-    path = [*filter(None, [os.environ.get("PYTHONPATH")]), str(tests), str(tests / "data")]
+    script = SLOW.format(here=str(tests / "jobs"), inputs=str(pictures), out=str(out), pause=pause)
+    path = [*filter(None, [os.environ.get("PYTHONPATH")]), str(tests), str(tests / "data"), str(tests / "output")]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
     return subprocess.Popen([sys.executable, "-c", script], env=env, stdout=subprocess.PIPE, text=True)
 

@@ -1,0 +1,89 @@
+"""What is kept of every result beside the files that were asked for: done.json, and small pictures and crops.
+
+A result is recorded when its done.json is there: it says what was segmented, so that another file, or another place, of
+the same name is noticed, and holds what the tables of cases and cohorts show.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from berdiff import schema
+from berdiff.data.describe import expect
+from berdiff.files import whole_file, write_text
+from berdiff.inference.result import Result
+from berdiff.jobs.done_file import DoneFile, Measured, read_done, sizes_of, whole_result
+from berdiff.jobs.store import DONE, ResultFiles
+from berdiff.jobs.tasks import Task
+from berdiff.output.captions import notes
+from berdiff.output.pictures import enlarged, outlined
+from berdiff.output.tiles import contours_tile, masks_tile, picture_bytes
+from berdiff.output.views import close_up
+
+THUMBNAIL, CROP = "thumbnail.png", "crop.npz"
+SIDE = 160  # pixels of a thumbnail, at most
+
+
+def write_record(task: Task, result: Result, folder: Path, written: Sequence[Path], title: str) -> DoneFile:
+    """done.json, the last file of a folder that appears whole. `title`: what people call it."""
+    files = [str(path.relative_to(folder)) for path in written]
+    if task.finding is not None and result.volume:
+        files.append(write_crop(result, folder))
+    with whole_file(folder / THUMBNAIL) as picture:
+        picture.write_bytes(thumbnail(result))
+    done = DoneFile(
+        task.folder,
+        task.case,
+        finding_of(task),
+        task.sources,
+        sizes_of(folder, [*files, THUMBNAIL]),
+        cast(dict[str, Measured], result.measurements()),
+        notes(result),
+        title,
+        list(result.warnings),
+    )
+    write_text(folder / DONE, schema.dump(done))
+    return read_done(folder)  # as whoever finds it reads it
+
+
+def kept_record(files: ResultFiles, task: Task) -> DoneFile | None:
+    """The done.json of a task's result; None where there is none, or files are not all as they were written: it is made
+    again. What is of another input, or of something else, is refused."""
+    done = whole_result(files, task.folder)
+    if done is None and not files.is_foreign(task.folder):
+        return None
+    same = done is not None and done.sources == task.sources and done.finding == finding_of(task)
+    others = "those of another file or place, or of something else; remove them or take another --out"
+    expect(same, files.address(task.folder), f"the results of {task.item.what} as it is now", others)
+    return done
+
+
+def finding_of(task: Task) -> dict[str, Any] | None:
+    return None if task.finding is None else {"name": task.finding.name, "center": list(task.finding.center)}
+
+
+def write_crop(result: Result, folder: Path) -> str:
+    """Saliency and majority of the region alone."""
+    first = np.array([start for start, _ in result.region or [(0, 0)] * 3])
+    with whole_file(folder / CROP) as part, part.open("wb") as file:
+        np.savez_compressed(file, first=first, saliency=result.saliency, majority=result.majority())
+    return CROP
+
+
+def thumbnail(result: Result) -> bytes:
+    """A small picture of the finding: the contours of one target, or the majority of several, close up."""
+    close = close_up(result)
+    # every so many pixels of a large picture: outlines of all of them would take long, and then not be seen
+    step = -(-max(close.image.shape[-2:]) // (4 * SIDE))
+    few = (..., slice(None, None, step), slice(None, None, step))
+    under = close.image[close.channel][few]
+    if len(result.targets) == 1:
+        tile = replace(contours_tile("", under, close.of(result.saliency[0])[few], 0, 1), key=())
+    else:
+        tile = masks_tile("", under, close.of(result.majority())[few], result.kind)
+    picture = outlined(tile, enlarged(tile, result.grid.aspect, SIDE // 2), 1)
+    picture.thumbnail((SIDE, SIDE))
+    return picture_bytes(picture)
