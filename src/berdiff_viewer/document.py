@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from berdiff import __version__
-from berdiff.data.kinds import RULES
 from berdiff.errors import InputError
 from berdiff.inference.opening import OpenedImage
 from berdiff.inference.region import Range
@@ -18,6 +17,7 @@ from berdiff.output.captions import MARKED_MEANS, measured_words, notes, percent
 from berdiff.output.colours import BOX_COLOUR, LEVELS, RATER_COLOUR, TARGET_COLOURS, level_colours, target_colours
 from berdiff.output.nifti import upright_affine
 from berdiff.output.views import clearest_channel, fullest_slice
+from berdiff.targets.kinds import RULES
 from berdiff_viewer.boxes import Box, bounded_box, cut, marked_box, overlap
 
 FORMAT = 1

@@ -38,11 +38,15 @@ def test_not_binary():
 @pytest.mark.parametrize(
     ("samples", "masks", "sentence"),
     [
-        ((2, 2, 4, 4), (2, 3, 1, 4, 4), r"samples: expected the shape \(B, n, K, H, W\), found \(2, 2, 4, 4\)"),
-        ((2, 2, 1, 4, 4), (2, 4, 4), r"masks: expected the shape \(B, R, K, H, W\), found \(2, 4, 4\)"),
-        ((2, 2, 1, 4, 4), (3, 3, 1, 4, 4), r"equal B, K, H and W, found \(2, 2, 1, 4, 4\) and \(3, 3, 1, 4, 4\)"),
-        ((2, 2, 1, 4, 4), (2, 3, 2, 4, 4), "equal B, K, H and W"),
-        ((2, 2, 1, 4, 4), (2, 3, 1, 4, 5), "equal B, K, H and W"),
+        ((2, 2, 4, 4), (2, 3, 1, 4, 4), r"samples: expected the shape .*, found \(2, 2, 4, 4\)"),
+        ((2, 2, 1, 4, 4), (2, 4, 4), r"masks: expected the shape .*, found \(2, 4, 4\)"),
+        (
+            (2, 2, 1, 4, 4),
+            (3, 3, 1, 4, 4),
+            r"pixels, found \(2, 2, 1, 4, 4\) and \(3, 3, 1, 4, 4\)",
+        ),
+        ((2, 2, 1, 4, 4), (2, 3, 2, 4, 4), "the same cases, targets and pixels"),
+        ((2, 2, 1, 4, 4), (2, 3, 1, 4, 5), "the same cases, targets and pixels"),
         ((2, 2, 1, 4, 4), (2, 0, 1, 4, 4), "masks: expected at least one rater, found none"),
         ((2, 0, 1, 4, 4), (2, 3, 1, 4, 4), "samples: expected at least one sample"),
     ],
@@ -65,5 +69,3 @@ def test_counts_that_do_not_fit():
             metrics.ged(samples, masks, torch.tensor(raters))
     with pytest.raises(InputError, match="at least 2 for the unbiased GED, found 1"):
         metrics.ged_unbiased(samples[:, :1], masks)
-    with pytest.raises(InputError, match="first: expected 1 to 2 samples, found 3"):
-        metrics.Pairs.of(samples, masks).ged(first=3)

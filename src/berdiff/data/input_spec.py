@@ -10,14 +10,22 @@ from annotated_types import Ge, Lt
 
 from berdiff.errors import InputError
 from berdiff.schema import Settings
+from berdiff.targets.kinds import Kind
 
 Rule = Literal["auto", "dtype", "percentiles", "brain", "minmax", "window"]
-Size = tuple[int, int]
+Size = tuple[int, ...]  # (H, W), or (Z, H, W)
+Sides = Annotated[int, Ge(1)] | tuple[Annotated[int, Ge(1)], ...]  # one for all axes, or one for each
 LARGEST = 2.0**126  # a quarter of what 32 bits hold: differences fit too
 Side = Annotated[int, Ge(1), Lt(2**20)]
 Modality = Literal["ct", "mr", "picture", "unknown"]
-Kind = Literal["independent", "nested", "exclusive"]
-"""How targets may lie to each other: anyhow; each inside the one before it; at most one per pixel."""
+
+
+def size_of(sides: Sides, axes: int, option: str) -> Size:
+    """One side for all axes, or one for each; `option` names it in an error."""
+    size = (sides,) * axes if isinstance(sides, int) else sides
+    if len(size) != axes:
+        raise InputError(f"{option}: expected one side or {axes}, found {len(size)}")
+    return size
 
 
 @dataclass(frozen=True)
@@ -46,7 +54,7 @@ class Intensity(Settings):
 class InputSpec(Settings):
     """Size, channels, intensities and targets: of a store's images, or of those that a model was trained on."""
 
-    size: tuple[Side, Side]  # height and width
+    size: tuple[Side, ...]  # height and width, of volumes after the depth
     channels: tuple[str, ...]  # a name for each image channel
     targets: tuple[str, ...]  # a name for each of the K targets
     intensity: Intensity = Intensity()
@@ -58,6 +66,8 @@ class InputSpec(Settings):
     crops: bool = False  # each image is a crop around a finding, or the centre of a larger image
 
     def check(self) -> None:
+        if len(self.size) not in (2, 3):
+            raise InputError(f"size: expected two or three sides, found {len(self.size)}")
         for name, names in (("channels", self.channels), ("targets", self.targets)):
             if not names or len(set(names)) < len(names):
                 raise InputError(f"{name}: expected one or more different names, found {', '.join(names) or 'none'}")
@@ -71,12 +81,12 @@ class InputSpec(Settings):
     def trained_on(self) -> str:
         """What the images of training were, in words."""
         images = {"ct": "CT images", "mr": "MR images", "picture": "pictures", "unknown": "images"}[self.modality]
-        height, width = self.size
+        sides = "x".join(map(str, self.size))
         part = ", crops around a finding" if self.crops else ", patches" if self.patches else ""
         low, high = self.intensity.window or (0, 0)
         unit = " HU" if self.hounsfield else ""
         values = f", values from {low:g} to {high:g}{unit}" if self.intensity.window else ""
-        return f"{images}{part} of {height}x{width} pixels{values}"
+        return f"{images}{part} of {sides} pixels{values}"
 
     def cropped(self, size: Size, patches: bool = False) -> "InputSpec":
         """The same for images of which the centre or `patches` are taken; minmax still looks at the whole of them."""

@@ -6,14 +6,15 @@ from typing import Any
 
 from berdiff import schema
 from berdiff.data.describe import by
-from berdiff.data.kinds import RULES
 from berdiff.diffusion.sampler import Sampler
 from berdiff.evaluation.bootstrap import Figure
 from berdiff.evaluation.layout import interval, number, pipes
-from berdiff.evaluation.per_case import TIME, direction, label
+from berdiff.evaluation.per_case import TIME
 from berdiff.evaluation.result_file import Asked, OfData, OfFinding
 from berdiff.inference.settings import NEIGHBOURS
 from berdiff.methods.sampling import describe
+from berdiff.metrics import find_metric
+from berdiff.targets.kinds import RULES
 from berdiff.text_tables import TextTable
 
 # in tables of their own
@@ -34,9 +35,9 @@ def tables_of(result: Mapping[str, Any]) -> list[TextTable]:
     body = []
     for metric in (name for name in metrics if name not in (*DISTANCES, "finding_ged")):
         published = [number(paper["metrics"].get(metric))] if paper else []
-        body.append([label(metric), direction(metric), *_cells(metrics[metric]), *published])
+        body.append([find_metric(metric).label, find_metric(metric).direction, *_cells(metrics[metric]), *published])
     points = [
-        [label(metric), *(number(figures.get(metric, {}).get("value")) for figures in references.values())]
+        [find_metric(metric).label, *(_value(figures, metric) for figures in references.values())]
         for metric in metrics
         if any(metric in figures for figures in references.values())
     ]
@@ -50,6 +51,10 @@ def tables_of(result: Mapping[str, Any]) -> list[TextTable]:
         *_sizes(result),
         *(_finding(*each) for each in result["finding"].items()),
     ]
+
+
+def _value(figures: Mapping[str, Figure], metric: str) -> str:
+    return number(figures[metric]["value"]) if metric in figures else ""
 
 
 def _cells(figure: Figure) -> list[str]:
@@ -84,7 +89,7 @@ def _targets(result: Mapping[str, Any]) -> Iterator[TextTable]:
     metrics, each = result["metrics"], result["by_target"]
     if each:
         body = [
-            [label(metric), *(number(of.get(metric, {}).get("value")) for of in (*each.values(), metrics))]
+            [find_metric(metric).label, *(_value(of, metric) for of in (*each.values(), metrics))]
             for metric in dict.fromkeys(chain(*each.values()))
             if metric != TIME
         ]
@@ -95,7 +100,11 @@ def _target(target: str, result: Mapping[str, Any]) -> TextTable:
     """One target with its intervals, beside its own reference points."""
     figures, references = result["by_target"][target], result["references_by_target"].get(target, {})
     body = [
-        [label(metric), *_cells(figure), *(number(of.get(metric, {}).get("value")) for of in references.values())]
+        [
+            find_metric(metric).label,
+            *_cells(figure),
+            *(_value(of, metric) for of in references.values()),
+        ]
         for metric, figure in figures.items()
         if metric != TIME
     ]

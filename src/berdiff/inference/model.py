@@ -10,7 +10,7 @@ import torch
 
 from berdiff import hub, schema
 from berdiff.data.describe import by, expect, present
-from berdiff.data.input_spec import InputSpec
+from berdiff.data.input_spec import InputSpec, Sides
 from berdiff.data.store import Store
 from berdiff.device import choose_device, choose_precision
 from berdiff.diffusion.sampler import Sampler
@@ -41,7 +41,7 @@ class Model:
     size: tuple[int, int]  # (H, W) that the network sees at once
     device: str = "cpu"
     store: str | None = None  # what its run was trained on, where the model lies in a run
-    crop: int | None = None  # pixels per side of the centre to take of a larger store; None: all of it
+    crop: Sides | None = None  # pixels per side of the centre to take of a larger store; None: all of it
 
     def __repr__(self) -> str:
         """What it is, what it sees and marks, and what it was trained on."""
@@ -251,7 +251,7 @@ def load(
         note(f"model: {published}")  # which commit it was
     name = published or (run or place).name
     if run is None or not (run / "config.json").is_file():
-        whole = spec.patches or spec.size[0] != spec.size[1]  # a crop is square
+        whole = spec.patches or len(set(spec.size)) > 1  # a crop is square
         return Model(segmenter, name, spec, size, device, crop=None if whole else spec.size[0])
     data = present(read_run_file(run).get("data"), run / "config.json", "what it was trained on (data)")
     return Model(segmenter, name, spec, size, device, data["store"], data["crop"])

@@ -9,13 +9,14 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from berdiff.data.input_spec import InputSpec, Kind
+from berdiff.data.input_spec import InputSpec, Size
 from berdiff.diffusion.bernoulli import check_mask
 from berdiff.diffusion.random import Generators, Source, spawn_generators, uniform
 from berdiff.diffusion.sampler import Sampler
 from berdiff.diffusion.sampling import Callback
 from berdiff.errors import InputError
 from berdiff.methods.config import MethodConfig
+from berdiff.targets.kinds import Kind
 
 Terms = Mapping[str, Tensor]
 """The terms of a training loss, each a scalar; "loss" is the one to minimise."""
@@ -85,7 +86,7 @@ class Segmenter(nn.Module, ABC):
         generators: Generators,
         sampler: Sampler | None = None,
         callback: Callback | None = None,
-        tile: tuple[tuple[int, int], float] | None = None,
+        tile: tuple[Size, float] | None = None,
     ) -> Tensor:
         """n masks per image; `sampler` None is the method's own, `callback` runs after each step of each pass.
 
@@ -106,7 +107,7 @@ class Segmenter(nn.Module, ABC):
             part = image[first : first + at_once]
             count = len(part)
             missing = 0 if isinstance(generators, torch.Generator) else at_once - count
-            part = torch.cat([part, part[:1].expand(missing, -1, -1, -1)])
+            part = torch.cat([part, part[:1].expand(missing, *part.shape[1:])])
             of_part = own[first * n : (first + count) * n] + fillers(missing * n, image)
             with rounding:
                 masks = self._sample(part, n, of_part, sampler or self.sampler, callback)
@@ -117,11 +118,11 @@ class Segmenter(nn.Module, ABC):
         """How many images go through the network at once, n masks of each; fewer of them take as long."""
         return max(1, self.masks_per_pass // n)
 
-    def tiled(self, size: tuple[int, int], overlap: float) -> "Segmenter":
+    def tiled(self, size: Size, overlap: float) -> "Segmenter":
         """The same model, weights shared, for images larger than `size`."""
         raise InputError(
-            f"expected an image (or --center) of {size[0]}x{size[1]} pixels for the method {self.config.method}, which "
-            "cannot join tiles, found a larger one"
+            f"expected an image (or --center) of {'x'.join(map(str, size))} pixels for the method "
+            f"{self.config.method}, which cannot join tiles, found a larger one"
         )
 
     def check_sampler(self, sampler: Sampler) -> None:
@@ -140,9 +141,9 @@ class Segmenter(nn.Module, ABC):
 
     def check_batch(self, image: Tensor, masks: Tensor) -> None:
         """ValueError where shapes do not fit or masks hold other values than 0 and 1."""
-        if image.ndim != 4:
-            raise ValueError(f"image: expected (B, C, H, W), found {tuple(image.shape)}")
-        fits = masks.ndim == 5 and masks.shape[0] == image.shape[0] and masks.shape[-2:] == image.shape[-2:]
+        if image.ndim not in (4, 5):
+            raise ValueError(f"image: expected (B, C, H, W) or (B, C, Z, H, W), found {tuple(image.shape)}")
+        fits = masks.shape[0] == image.shape[0] and masks.shape[3:] == image.shape[2:]
         if not fits or not masks.shape[1] or masks.shape[2] != self.targets:
             raise ValueError(
                 f"masks: expected (B, R, K, H, W) with at least one rater and {self.targets} target(s) for images of "
@@ -167,8 +168,8 @@ def fillers(count: int, image: Tensor) -> PerSample:
 
 def _own_generators(image: Tensor, n: int, generators: Generators) -> PerSample:
     """One generator for each of n samples of each image, after a look at what `sample` was given."""
-    if image.ndim != 4:
-        raise ValueError(f"image: expected (B, C, H, W), found {tuple(image.shape)}")
+    if image.ndim not in (4, 5):
+        raise ValueError(f"image: expected (B, C, H, W) or (B, C, Z, H, W), found {tuple(image.shape)}")
     if n < 1:
         raise ValueError(f"n: expected at least 1 sample, found {n}")
     count = len(image) * n

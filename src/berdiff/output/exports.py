@@ -16,7 +16,6 @@ from berdiff.data.csv_table import csv_text
 from berdiff.data.describe import expect
 from berdiff.errors import as_keywords
 from berdiff.files import whole_file, whole_folder
-from berdiff.inference.label_map import label_map
 from berdiff.inference.representatives import Representative
 from berdiff.inference.result import Result
 from berdiff.output.anonymous import without_identity
@@ -33,6 +32,7 @@ from berdiff.output.nifti import nifti_bytes
 from berdiff.output.overlay_files import Files, by_target, overlay_files
 from berdiff.output.panels import png_bytes, result_panel
 from berdiff.output.tiles import MAX_VARIANCE, picture_bytes
+from berdiff.targets.targets import label_map
 
 Representatives = Sequence[Representative]
 Arrays = Iterator[tuple[str, np.ndarray]]  # (name without suffix, masks in uint8 or a map in float32)

@@ -12,13 +12,13 @@ import numpy as np
 from PIL import Image
 
 from berdiff import __version__
-from berdiff.data.kinds import RULES
 from berdiff.inference.representatives import Representative
 from berdiff.inference.result import Result
 from berdiff.output.captions import MARKED_MEANS, measured_words, notes, set_words, settings_line
 from berdiff.output.colours import legend
 from berdiff.output.tiles import SHOWN_SAMPLES, Tile, grey_bytes, picture_bytes, result_tiles, target_tiles
 from berdiff.output.views import close_up
+from berdiff.targets.kinds import RULES
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -16,9 +16,9 @@ from starlette.datastructures import FormData, UploadFile
 
 from berdiff import __version__
 from berdiff.errors import InputError
-from berdiff.inference.label_map import label_map
 from berdiff.inference.settings import SetRule
 from berdiff.output.nifti import nifti_bytes
+from berdiff.targets.targets import label_map
 from berdiff_viewer.server.api import FORM, REFUSALS
 from berdiff_viewer.server.common import Refused, not_found, recent_lines
 from berdiff_viewer.server.context import Context, context
