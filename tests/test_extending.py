@@ -115,6 +115,9 @@ def test_it_is_evaluated_and_segments(place: Path, trained: str) -> None:
     evaluate = f"evaluate {trained} --out evaluation --samples 4 --limit 3 --device cpu --json"
     result = json.loads(berdiff(place, *evaluate.split()))
     assert 0 <= result["metrics"]["ged_4"]["value"] < 2
+    assert result["metrics"]["volume_error"]["value"] > 0
+    assert result["references"]["empty mask"]["volume_error"]["value"] > 0
+    assert "| error of volume (pixels) | lower | " in (place / "evaluation/table.md").read_text()
     berdiff(place, *f"segment {trained} scan.png --out segmented --device cpu".split())
     assert list((place / "segmented").rglob("*.png"))
     config = json.loads((place / trained / "model/config.json").read_text())

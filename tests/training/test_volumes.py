@@ -86,7 +86,6 @@ def store(address):
 
 
 OPEN = ("data.patch", "loop.batch_size")
-M = {"cores": 2, "gpu": False}
 
 
 def config_of(address, **data):
@@ -188,8 +187,7 @@ def test_what_it_needs_is_estimated_and_planned(address, store):
     assert estimate(config)["seconds_per_step"] > 0
     batch = Batches(CaseDataset(store, "train", patch=8), 2).make(0)[0]
     assert batch.image.shape == (2, 1, 8, 8, 8)
-    large = Facts(
-        (40, 512, 512), stride=8, cases=20, raters=1, targets=1, kind="independent", empty=0, looked_at=20, **M
-    )
+    about = {"cases": 20, "raters": 1, "targets": 1, "kind": "independent", "empty": 0, "looked_at": 20}
+    large = Facts((40, 512, 512), stride=8, **about, cores=2, gpu=False)
     choices = {c.setting: c.value for c in plan(replace(config_of(address), left_open=OPEN), large)}
     assert choices == {"data.patch": (40, 64, 64), "loop.batch_size": 2}
