@@ -20,6 +20,7 @@ import torch
 from berdiff import schema
 from berdiff.data.case import Progress
 from berdiff.data.describe import expect, present
+from berdiff.data.input_spec import size_of
 from berdiff.data.store import Store
 from berdiff.device import choose_precision
 from berdiff.diffusion.sampler import Sampler
@@ -178,7 +179,7 @@ def _drawing(model: Model, evaluation: Evaluation) -> Callable[[], object]:
     n, rule, drawn = settings["samples"], settings["set"], settings["pool"]
     seeded = torch.Generator().manual_seed(0)
     size = present(evaluation.result["data"].get("size"), name, "the size of its images, to measure its seconds")
-    crop = None if settings["crop"] is None else (settings["crop"], settings["crop"])
+    crop = None if settings["crop"] is None else size_of(settings["crop"], len(size), "--crop")
     whole = torch.rand(1, len(model.input_spec.channels), *size, generator=seeded)
     image, tile = seen_by(segmenter, whole.to(model.device), crop)
 

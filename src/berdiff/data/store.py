@@ -78,22 +78,18 @@ class Store:
 
     def read_stored(self, indices: np.ndarray | list[int]) -> tuple[np.ndarray, np.ndarray]:
         """As `read`, but the images as they are stored: uint8 or float32."""
-        indices = self._inside(indices)
-        with speaking(self.address, "a prepared store"):
-            images, masks = self._arrays()
-            return images.read(indices), masks.read(indices)
+        return self._read(indices, 0), self.read_masks(indices)
 
     def read_masks(self, indices: np.ndarray | list[int]) -> np.ndarray:
         """masks (N, R, K, *S) uint8 of the cases at `indices`, without their images."""
-        indices = self._inside(indices)
-        with speaking(self.address, "a prepared store"):
-            return self._arrays()[1].read(indices)
+        return self._read(indices, 1)
 
-    def _inside(self, indices: np.ndarray | list[int]) -> np.ndarray:
+    def _read(self, indices: np.ndarray | list[int], array: int) -> np.ndarray:
         indices = np.asarray(indices, dtype=np.int64).reshape(-1)
         if ((indices < 0) | (indices >= len(self))).any():
             raise IndexError(f"a case outside 0..{len(self) - 1}")
-        return indices
+        with speaking(self.address, "a prepared store"):
+            return self._arrays()[array].read(indices)
 
     def _arrays(self) -> tuple[ShardedArray, ShardedArray]:
         """Opened once per process: file handles and network sessions do not survive a fork."""

@@ -160,8 +160,9 @@ def _one_batch(model: Model, store: Store, indices: np.ndarray, settings: Evalua
     columns["target"] = np.array([*store.targets] * len(names), dtype=object)
     if settings.by == "volume":
         columns |= _flat(dict(zip(SIZE_GAPS, compared.pairs.size_gaps(), strict=True)))
-    kind, drawn = (Targets(store.targets, spec.kind).kind for spec in (store.input_spec, model.input_spec))
-    columns |= _flat(score(compared, sets, kind if kind == drawn else "independent"))
+    kind = Targets(store.targets, store.input_spec.kind).kind
+    same = kind == Targets(store.targets, model.input_spec.kind).kind
+    columns |= _flat(score(compared, sets, kind if same else "independent"))
     columns[TIME] = np.full(len(columns["case"]), seconds)
     references = reference_scores(mask, raters, names, n, seed, rule, settings.pool)
     kept = pool[torch.arange(len(pool))[:, None], torch.from_numpy(sets[n])] if settings.save_samples else None

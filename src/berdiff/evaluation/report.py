@@ -24,6 +24,8 @@ DISTANCES = {
     "d_yy": "two raters, also one with itself, d_YY",
     "d_raters": "two different raters, D",
 }
+PARITY = {"samples": "a sample", "raters": "another rater", "difference": "difference"}
+SIZES = {"samples": "two samples, voxels", "raters": "two raters, voxels", "ratio": "ratio"}
 FINDING = {"ece": "ECE", "ece_if_calibrated": "ECE if calibrated", "r2": "R^2", "ged": "GED, 2 (p - q)^2"}
 
 
@@ -41,15 +43,14 @@ def tables_of(result: Mapping[str, Any]) -> list[TextTable]:
         for metric in metrics
         if any(metric in figures for figures in references.values())
     ]
-    distances = [[words, *_cells(metrics[name])] for name, words in DISTANCES.items() if name in metrics]
     return [
         (header, body),
         *_targets(result),
         (["reference points", *references], points),
-        (["distance, 1 - IoU, of", "value", "95 % interval"], distances),
-        *_parity(result),
-        *_sizes(result),
-        *(_finding(*each) for each in result["finding"].items()),
+        *_intervals("distance, 1 - IoU, of", DISTANCES, metrics),
+        *_intervals("agreement with a rater of", PARITY, result["rater_parity"]),
+        *_intervals("difference in volume of", SIZES, result.get("size_spread")),
+        *chain(*(_intervals(f"P(finding), {name}", FINDING, of) for name, of in result["finding"].items())),
     ]
 
 
@@ -61,27 +62,11 @@ def _cells(figure: Figure) -> list[str]:
     return [number(figure["value"]), interval(figure)]
 
 
-def _parity(result: Mapping[str, Any]) -> Iterator[TextTable]:
-    """None where every case has one rater."""
-    if parity := result["rater_parity"]:
-        words = {"samples": "a sample", "raters": "another rater", "difference": "difference"}
-        body = [[words[name], *_cells(figure)] for name, figure in parity.items() if name in words]
-        yield ["agreement with a rater of", "value", "95 % interval"], body
-
-
-def _sizes(result: Mapping[str, Any]) -> Iterator[TextTable]:
-    """Of volumes alone."""
-    if spread := result.get("size_spread"):
-        words = {"samples": "two samples, voxels", "raters": "two raters, voxels", "ratio": "ratio"}
-        body = [[words[name], *_cells(figure)] for name, figure in spread.items() if name in words]
-        yield ["difference in volume of", "value", "95 % interval"], body
-
-
-def _finding(target: str, figures: OfFinding) -> TextTable:
-    return (
-        [f"P(finding), {target}", "value", "95 % interval"],
-        [[words, *_cells(figures[name])] for name, words in FINDING.items() if figures.get(name)],
-    )
+def _intervals(title: str, words: dict[str, str], figures: Mapping[str, Any] | None) -> Iterator[TextTable]:
+    """Figures with their intervals; no table where there are none."""
+    if figures:
+        body = [[line, *_cells(figures[name])] for name, line in words.items() if figures.get(name)]
+        yield [title, "value", "95 % interval"], body
 
 
 def _targets(result: Mapping[str, Any]) -> Iterator[TextTable]:
@@ -124,7 +109,8 @@ def _reliability(target: str, figures: OfFinding) -> TextTable:
 def extent(result: Mapping[str, Any]) -> str:
     """Which part of the images the figures are on, and which part the model sees."""
     size, crop = result["data"]["size"], result["settings"]["crop"]
-    seen = "all of it" if crop is None or [crop, crop] == size else f"the centre {by([crop, crop])}"
+    sides = [crop] * len(size) if isinstance(crop, int) else crop
+    seen = "all of it" if sides in (None, size) else f"the centre {by(sides)}"
     return f"figures on the whole {by(size)}; the model sees {seen}"
 
 

@@ -10,7 +10,7 @@ import torch
 
 from berdiff import hub, schema
 from berdiff.data.describe import by, expect, present
-from berdiff.data.input_spec import InputSpec, Sides
+from berdiff.data.input_spec import InputSpec, Sides, Size
 from berdiff.data.store import Store
 from berdiff.device import choose_device, choose_precision
 from berdiff.diffusion.sampler import Sampler
@@ -38,7 +38,7 @@ class Model:
     segmenter: Segmenter
     name: str
     input_spec: InputSpec
-    size: tuple[int, int]  # (H, W) that the network sees at once
+    size: Size  # that the network sees at once
     device: str = "cpu"
     store: str | None = None  # what its run was trained on, where the model lies in a run
     crop: Sides | None = None  # pixels per side of the centre to take of a larger store; None: all of it
@@ -224,7 +224,7 @@ class Model:
 def load(
     path_or_name: str | Path,
     device: str = "auto",
-    size: tuple[int, int] | None = None,
+    size: Size | None = None,
     precision: Precision = "fp32",
     compile: bool = False,
 ) -> Model:
@@ -243,7 +243,7 @@ def load(
     spec, stride = segmenter.input_spec, segmenter.stride
     size = size or spec.size
     fits = min(size) > 0 and not any(side % stride for side in size)
-    expect(fits, "--size", f"height and width in multiples of {stride}", f"{size[0]} {size[1]}")
+    expect(fits, "--size", f"height and width in multiples of {stride}", " ".join(map(str, size)))
     place = path.resolve()
     run = place.parent if place.name == "model" else None
     published = hub.address_of(place)
