@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from berdiff.data.batches import Batches
-from berdiff.data.dataset import SliceDataset
+from berdiff.data.dataset import CaseDataset
 from berdiff.data.prepare import prepare
 from berdiff.data.sources import lidc_readers
 from berdiff.data.store import Store
@@ -28,7 +28,7 @@ def loader_vs_training() -> dict[str, float]:
     """
     with tempfile.TemporaryDirectory() as folder:
         prepare("lidc-readers", None, Path(folder) / "s.zarr", lidc_readers.Options(patients=40))
-        dataset = SliceDataset(Store.open(Path(folder) / "s.zarr"), "train", crop=CROP, augment=True)
+        dataset = CaseDataset(Store.open(Path(folder) / "s.zarr"), "train", crop=CROP, augment=True)
         network = make_network("small")
         image, y_t = torch.rand(BATCH, 1, CROP, CROP), torch.randint(2, (BATCH, 1, 1, CROP, CROP)).float()
         t = torch.randint(1, 1001, (BATCH, 1))

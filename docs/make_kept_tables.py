@@ -11,7 +11,7 @@ from pathlib import Path
 
 from berdiff.evaluation.bootstrap import Figure
 from berdiff.evaluation.compare import Evaluation, compare_evaluations, load
-from berdiff.evaluation.per_case import label
+from berdiff.metrics import find_metric
 from reproduce.tables.kept import read_trained
 from reproduce.tables.methods import BRATS_TABLE, LIDC_TABLE
 from reproduce.tables.spec import PaperTable
@@ -107,7 +107,7 @@ def _number(value: float | None, signed: bool = False) -> str:
 
 
 def short_label(metric: str) -> str:
-    return SHORT.get(metric, label(metric))
+    return SHORT.get(metric, find_metric(metric).label)
 
 
 def _write(file: Path, lines: list[list[str]]) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from make_kept_tables import SHORT, short_label
 
-from berdiff.evaluation.per_case import direction
+from berdiff.metrics import find_metric
 from reproduce.tables.spec import LIDC_METRICS
 
 NAMES = {
@@ -145,7 +145,7 @@ def first_number(text: str) -> float:
 def board(title: str, about: str, parts: tuple[Column | Lines, ...], data: Path) -> str:
     rows = [row for part in parts for row in part.rows(data)]
     shown = [name for name in (*METRICS, *DICE) if any(name in row.figures for row in rows)]
-    best_first = direction(NAMES[shown[0]]) == "higher"  # by the first metric
+    best_first = find_metric(NAMES[shown[0]]).direction == "higher"  # by the first metric
     rows.sort(key=lambda row: first_number(row.figures[shown[0]]), reverse=best_first)
     lines = [["", *shown, "details"], ["---"] * (len(shown) + 2)]
     for row in rows:

@@ -19,6 +19,7 @@ import torch
 from berdiff import schema
 from berdiff.data.case import Progress
 from berdiff.data.describe import expect, present
+from berdiff.data.input_spec import size_of
 from berdiff.data.store import Store
 from berdiff.device import choose_precision
 from berdiff.diffusion.sampler import Sampler
@@ -27,10 +28,11 @@ from berdiff.evaluation.compare import Evaluation, load
 from berdiff.evaluation.core import seen_by
 from berdiff.evaluation.evaluate import data_sha256
 from berdiff.evaluation.evaluation_folder import read_result
-from berdiff.evaluation.per_case import TIME, csv_text, direction, label
+from berdiff.evaluation.per_case import TIME, csv_text
 from berdiff.files import write_text
 from berdiff.inference.model import Model
 from berdiff.inference.sets import choose_set, set_rng
+from berdiff.metrics import find_metric
 from reproduce.picture import picture
 from reproduce.point_labels import name_points
 from reproduce.side_by_side import rounds, see_every_mask
@@ -74,7 +76,7 @@ class Frontier:
 
     def better(self, a: Point, b: Point) -> bool:
         """Whether a is at least as good and as cheap as b, and one of them strictly."""
-        gain = a.value - b.value if direction(self.metric) == "higher" else b.value - a.value
+        gain = a.value - b.value if find_metric(self.metric).direction == "higher" else b.value - a.value
         return gain >= 0 and a.seconds <= b.seconds and (gain > 0 or a.seconds < b.seconds)
 
     def best(self) -> list[Point]:
@@ -138,7 +140,7 @@ def fresh_models(folders: Sequence[Path], store: Store, device: str) -> list[Mod
 def _figure(evaluation: Evaluation, metric: str) -> tuple[float, tuple[float, float] | None]:
     """(value, its interval)."""
     found: dict[str, dict[str, float | None]] = evaluation.result["metrics"]
-    known = [name for name in found if direction(name)]
+    known = [name for name in found if find_metric(name).direction]
     expect(metric in known, "--metric", f"one of {', '.join(known)} of {evaluation.name}", metric)
     value, low, high = (found[metric][name] for name in ("value", "low", "high"))
     return present(value, evaluation.name, f"a value of {metric}"), None if low is None or high is None else (low, high)
@@ -177,7 +179,7 @@ def _drawing(model: Model, evaluation: Evaluation) -> Callable[[], object]:
     n, rule, drawn = settings["samples"], settings["set"], settings["pool"]
     seeded = torch.Generator().manual_seed(0)
     size = present(evaluation.result["data"].get("size"), name, "the size of its images, to measure its seconds")
-    crop = None if settings["crop"] is None else (settings["crop"], settings["crop"])
+    crop = None if settings["crop"] is None else size_of(settings["crop"], len(size), "--crop")
     whole = torch.rand(1, len(model.input_spec.channels), *size, generator=seeded)
     image, tile = seen_by(segmenter, whole.to(model.device), crop)
 
@@ -199,14 +201,14 @@ def write_frontier(frontier: Frontier, out: Path) -> str:
     """frontier.csv and frontier.png in `out`; returns the points as lines, from cheap to dear."""
     best = frontier.best()
     rows: list[list[Any]] = [["evaluation", frontier.metric, "low", "high", "seconds", "fastest", "slowest", "best"]]
-    lines = []
+    lines, label = [], find_metric(frontier.metric).label
     for point in sorted(frontier.points, key=lambda point: point.seconds):
         times = [f"{value:.4g}" for value in (point.seconds, point.fastest, point.slowest)]
         interval = point.interval or ("", "")
         rows.append([point.name, point.value, *interval, *times, "yes" if point in best else "no"])
         beaten_by = next((other.name for other in best if frontier.better(other, point)), None)
         note = "" if beaten_by is None else f"; {beaten_by} is cheaper and better"
-        lines.append(f"{point.name}: {label(frontier.metric)} {point.value:.4f}, {point.seconds:.3g} s{note}")
+        lines.append(f"{point.name}: {label} {point.value:.4f}, {point.seconds:.3g} s{note}")
     write_text(out / "frontier.csv", csv_text(rows))
     _plot(frontier, out / "frontier.png")
     return "\n".join([*lines, frontier.about()])
@@ -230,7 +232,7 @@ def _plot(frontier: Frontier, path: Path) -> None:
         axes.set(
             xscale="log",
             xlabel=f"seconds for {frontier.masks} masks of one image",
-            ylabel=f"{label(frontier.metric)} ({direction(frontier.metric)} is better)",
+            ylabel=f"{find_metric(frontier.metric).label} ({find_metric(frontier.metric).direction} is better)",
         )
         axes.margins(x=0.18)
         low, high = axes.get_xlim()

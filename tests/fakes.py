@@ -97,7 +97,8 @@ def bright_model(spec: InputSpec | None = None) -> Model:
 
 @dataclass(frozen=True)
 class StandIn(MethodConfig):
-    """Trains in milliseconds: estimates the mask from the image and the mask with some of its pixels flipped."""
+    """Trains in milliseconds, on slices and volumes: estimates the mask from the image and the mask with some of its
+    pixels flipped."""
 
     method: ClassVar[str] = "stand-in"
     width: int = 4
@@ -110,20 +111,20 @@ class StandInSegmenter(Segmenter):
     def __init__(self, config: StandIn, spec: InputSpec) -> None:
         super().__init__(config, spec, stride=1)
         w, C, K = config.width, len(spec.channels), self.targets
-        self.net = nn.Sequential(nn.Conv2d(C + K, w, 3, padding=1), nn.SiLU(), nn.Conv2d(w, K, 3, padding=1))
+        conv = nn.Conv3d if len(spec.size) == 3 else nn.Conv2d
+        self.net = nn.Sequential(conv(C + K, w, 3, padding=1), nn.SiLU(), conv(w, K, 3, padding=1))
 
     def loss(self, image, masks, generators):
         y0 = masks[:, 0].float()
-        share = uniform((len(image),), generators, image).reshape(-1, 1, 1, 1) / 2
+        share = uniform((len(image),), generators, image).reshape(-1, *[1] * (image.ndim - 1)) / 2
         noisy = (y0 - draw(share.expand(y0.shape), generators)).abs()
         bce = F.binary_cross_entropy_with_logits(self.net(torch.cat([image, noisy], 1)), y0)
         return {"loss": bce, "bce": bce}
 
     def _sample(self, image, n, request):
-        B, _, H, W = image.shape
-        noise = draw(torch.full((B * n, self.targets, H, W), 0.5), request.generators)
+        noise = draw(torch.full((len(image) * n, self.targets, *image.shape[2:]), 0.5), request.generators)
         logits = self.net(torch.cat([image.repeat_interleave(n, 0), noise], 1))
-        return draw(logits.float().sigmoid(), request.generators).reshape(B, n, self.targets, H, W)
+        return draw(logits.float().sigmoid(), request.generators).unflatten(0, (len(image), n))
 
 
 @dataclass(frozen=True)

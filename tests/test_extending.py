@@ -17,6 +17,7 @@ import pytest
 from PIL import Image
 
 from berdiff.cli.main import main
+from berdiff.metrics import all_metrics
 
 PAGE = Path(__file__).parents[1] / "docs/extending.md"
 BLOCKS = dict(re.findall(r'```\w+ title="(.+?)"\n(.*?)```', PAGE.read_text(), re.DOTALL))
@@ -64,6 +65,7 @@ def _run(place: Path, argv: tuple[str, ...], call: Callable[[list[str]], int] = 
         os.dup2(os.open(place / name, os.O_CREAT | os.O_WRONLY | os.O_TRUNC), stream)
     sys.stdout, sys.stderr = (os.fdopen(stream, "w", closefd=False) for stream in (1, 2))
     sys.path.insert(0, str(place / "site"))
+    all_metrics.cache_clear()  # a test before may have asked, without the package
     os.chdir(place)
     sys.exit(call(list(argv)))
 
@@ -126,6 +128,9 @@ def test_it_is_evaluated_and_segments(place: Path, trained: str) -> None:
     evaluate = f"evaluate {trained} --out evaluation --samples 4 --limit 3 --device cpu --json"
     result = json.loads(berdiff(place, *evaluate.split()))
     assert 0 <= result["metrics"]["ged_4"]["value"] < 2
+    assert result["metrics"]["volume_error"]["value"] > 0
+    assert result["references"]["empty mask"]["volume_error"]["value"] > 0
+    assert "| error of volume (pixels) | lower | " in (place / "evaluation/table.md").read_text()
     berdiff(place, *f"segment {trained} scan.png --out segmented --device cpu".split())
     assert list((place / "segmented").rglob("*.png"))
     config = json.loads((place / trained / "model/config.json").read_text())

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import find, given, settings
 from hypothesis import strategies as st
 
-from berdiff.data.kinds import breach
+from berdiff.targets.targets import Targets
 from berdiff.testing import strategies
 
 QUICK = settings(max_examples=30, deadline=None)
@@ -17,13 +17,13 @@ def test_masks_are_of_their_kind(data, kind, shape):
     assert masks.dtype == np.uint8
     assert masks.shape in {(2, 3, *shape), (3, 3, *shape)}
     assert masks.max() <= 1
-    assert not breach(masks, "abc", kind)
+    assert not Targets(("a", "b", "c"), kind).violation(masks)
 
 
 def test_masks_shrink_to_empty_ones_of_one_rater():
     assert find(strategies.masks(), lambda masks: True).shape == (1, 1, *strategies.SMALL)
     assert find(strategies.masks(targets=2, kind="nested"), lambda masks: masks[:, 1].any()).sum() == 2
-    assert find(strategies.masks(targets=2), lambda masks: breach(masks, "ab", "nested")).sum() == 1
+    assert find(strategies.masks(targets=2), lambda masks: Targets(("a", "b"), "nested").violation(masks)).sum() == 1
 
 
 @QUICK

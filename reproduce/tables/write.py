@@ -10,9 +10,10 @@ from berdiff import schema
 from berdiff.evaluation.bootstrap import Figure, PatientBootstrap
 from berdiff.evaluation.compare import Evaluation, average, compare_evaluations
 from berdiff.evaluation.layout import interval, number, pipes
-from berdiff.evaluation.per_case import csv_text, direction, label, summarise
+from berdiff.evaluation.per_case import csv_text, summarise
 from berdiff.evaluation.report import extent
 from berdiff.files import whole_file, write_text
+from berdiff.metrics import find_metric
 from berdiff.text_tables import TextTable
 from reproduce.tables.spec import Claim, PaperTable, TableRow
 
@@ -175,7 +176,7 @@ def _figures(values: dict[str, float]) -> dict[str, Figure]:
 
 def _markdown(result: dict[str, Any], lines: list[TableLine]) -> str:
     metrics = result["metrics"]
-    header = [*result["heads"], "whose", *(f"{label(m)} {_arrow(m)}" for m in metrics), *SIZES]
+    header = [*result["heads"], "whose", *(f"{find_metric(m).label} {_arrow(m)}" for m in metrics), *SIZES]
     body = [
         [*line.cells, line.whose, *(_with_interval(line.figures.get(m)) for m in metrics), *map(str, line.sizes)]
         for line in lines
@@ -195,7 +196,7 @@ def _claims(result: dict[str, Any]) -> TextTable:
         for metric, found in claim["metrics"].items():
             values = [number(value) for value in (found["better"], found["worse"], found["difference"]["value"])]
             values += [interval(found["difference"]), f"{found['verdict']} ({claim['slices']} slices)"]
-            body.append([claim["text"], claim["whose"], label(metric), *values])
+            body.append([claim["text"], claim["whose"], find_metric(metric).label, *values])
     return header, body
 
 
@@ -219,7 +220,7 @@ def _picture(result: dict[str, Any], path: Path) -> None:
         if marked:
             values, places = zip(*marked, strict=True)
             ax.plot(values, places, "D", markerfacecolor="none", color="tab:orange", label=f"{PAPER}, on its own data")
-        ax.set(title=f"{label(metric)} {_arrow(metric)}", yticks=range(len(rows)))
+        ax.set(title=f"{find_metric(metric).label} {_arrow(metric)}", yticks=range(len(rows)))
         ax.set_yticklabels(row_names(rows))
         ax.grid(axis="x", alpha=0.3)
     figure.axes[0].invert_yaxis()
@@ -244,4 +245,4 @@ def _with_interval(figure: Figure | None) -> str:
 
 
 def _arrow(metric: str) -> str:
-    return f"({direction(metric)} is better)"
+    return f"({find_metric(metric).direction} is better)"

@@ -11,7 +11,6 @@ import numpy as np
 from berdiff import __version__
 from berdiff.data.apply import Prepared
 from berdiff.data.image import Grid
-from berdiff.data.kinds import RULES
 from berdiff.errors import InputError
 from berdiff.inference.representatives import Representative
 from berdiff.inference.result import Result
@@ -19,6 +18,7 @@ from berdiff.output.captions import MARKED_MEANS, measured_words, notes, percent
 from berdiff.output.colours import BOX_COLOUR, LEVELS, RATER_COLOUR, TARGET_COLOURS, level_colours, target_colours
 from berdiff.output.nifti import upright_affine
 from berdiff.output.views import clearest_channel, fullest_slice
+from berdiff.targets.kinds import RULES
 from berdiff_viewer.boxes import Box, around, bounded_box, cut, marked_box, moved, overlap
 
 FORMAT = 1

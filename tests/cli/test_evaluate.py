@@ -87,7 +87,7 @@ def test_bad_options_are_one_sentence_and_exit_code_2(run, tmp_path, capsys):
         (run, ["--split", "holdout"], "split: expected one of train, val, test or all, found 'holdout'"),
         (run, ["--sigma", "2"], "--sigma: expected a share of the maximum in [0, 1], found 2.0"),
         (run, ["--steps", "21"], "--steps: expected 1 <= steps <= T = 20, found 21"),
-        (run, ["--crop", "25"], "--crop: expected 1 to 24, the size of the images, found 25"),
+        (run, ["--crop", "25"], "--crop: expected at most 24x24, the size of the images, found 25x25"),
         (run, ["--crop", "18"], "the model cannot sample these images: image: expected height and width in multiples"),
         (
             run,

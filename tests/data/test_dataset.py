@@ -16,7 +16,7 @@ from layouts import as_source, make_cases
 from berdiff.data import prepare as preparing
 from berdiff.data.augment import augmented, crop, negative
 from berdiff.data.batches import Batch, Batches, batch_draws
-from berdiff.data.dataset import SliceDataset
+from berdiff.data.dataset import CaseDataset
 from berdiff.data.store import Store
 from berdiff.errors import InputError
 
@@ -48,18 +48,18 @@ def same(a, b) -> bool:
 
 
 def test_a_draw_is_the_stores_slice(store):
-    image, masks = SliceDataset(store, "train", raters="all")[(0, 3)]  # case 3 has four raters
+    image, masks = CaseDataset(store, "train", raters="all")[(0, 3)]  # case 3 has four raters
     stored_image, stored_masks = store.read([3])
     np.testing.assert_array_equal(image, stored_image[0])
     np.testing.assert_array_equal(masks, stored_masks[0])
     assert (image.dtype, masks.dtype) == (torch.float32, torch.uint8)
-    cropped = SliceDataset(store, "train", raters="all", crop=16)[(0, 3)]
+    cropped = CaseDataset(store, "train", raters="all", crop=16)[(0, 3)]
     assert same(cropped, (image[:, 8:24, 8:24], masks[..., 8:24, 8:24]))
 
 
 def test_one_rater_is_the_cases_own_and_even(store):
     """Case 2 has three raters; the fourth mask is padding and never drawn. 3000 draws: 5 sigma is 129."""
-    dataset = SliceDataset(store, "train", raters="one")
+    dataset = CaseDataset(store, "train", raters="one")
     counts = np.zeros(4)
     for first in range(0, 3000, 100):
         _, masks = dataset.batch([(epoch, 2) for epoch in range(first, first + 100)])
@@ -71,7 +71,7 @@ def test_one_rater_is_the_cases_own_and_even(store):
 def test_all_raters_fill_the_count_and_none_is_padding(store):
     """Cases of 1 to 4 raters, one row per rater; an empty mask would be padding."""
     for augment in (False, True):
-        dataset = SliceDataset(store, "train", raters="all", augment=augment, shift=2)
+        dataset = CaseDataset(store, "train", raters="all", augment=augment, shift=2)
         for item, epoch in product(range(len(dataset)), range(5)):
             _, masks = dataset[(epoch, item)]
             assert masks.shape == (4, 1, 32, 32)
@@ -82,7 +82,7 @@ def test_all_raters_fill_the_count_and_none_is_padding(store):
 
 def test_all_raters_are_even_over_the_epochs(store):
     """600 draws; the one that is there once more than the others is drawn evenly: 6 sigma."""
-    dataset = SliceDataset(store, "train", raters="all")
+    dataset = CaseDataset(store, "train", raters="all")
     for case in range(4):
         counts, own = np.zeros(4), int(store.cases.raters[case])
         for first in range(0, 600, 200):
@@ -97,7 +97,7 @@ def test_all_raters_are_even_over_the_epochs(store):
 
 def test_pure_in_seed_epoch_and_item(store):
     def dataset(seed):
-        return SliceDataset(store, "train", augment=True, seed=seed)
+        return CaseDataset(store, "train", augment=True, seed=seed)
 
     first, second = dataset(3), dataset(3)
     second[(0, 0)], second[(0, 7)]  # what was asked for before does not matter
@@ -108,7 +108,7 @@ def test_pure_in_seed_epoch_and_item(store):
 
 
 def made(store: Store, step: int, batch_size: int = 20, **where) -> list[Batch]:
-    dataset = SliceDataset(store, "train", augment=True, crop=16, seed=7)
+    dataset = CaseDataset(store, "train", augment=True, crop=16, seed=7)
     return Batches(dataset, batch_size, seed=1, **where).make(step)
 
 
@@ -116,7 +116,7 @@ def test_batches_are_what_they_were_in_0_1_0(store):
     """Bytes of 0.1.0, two steps of each way to choose raters: a run of then resumes with the same slices."""
     found = []
     for raters in ("one", "all"):
-        batches = Batches(SliceDataset(store, "train", raters, 16, True, 7), 10, 2, seed=1)
+        batches = Batches(CaseDataset(store, "train", raters, 16, True, 7), 10, 2, seed=1)
         for part in (*batches.make(0), *batches.make(7)):
             found.append(hashlib.sha256(part.image.numpy().tobytes() + part.masks.numpy().tobytes()).hexdigest()[:8])
     assert " ".join(found) == "ddcdbcbf f108436b 20c63739 ac2b2288 9a9a7ed8 e638f724 72b5475f e569202a"
@@ -124,7 +124,7 @@ def test_batches_are_what_they_were_in_0_1_0(store):
 
 def test_a_killed_training_resumes_exactly_and_prefetching_changes_nothing(store):
     """24 items in batches of 20: step 2 is in the middle of the second epoch."""
-    dataset = SliceDataset(store, "train", augment=True, crop=16, seed=7)
+    dataset = CaseDataset(store, "train", augment=True, crop=16, seed=7)
     for prefetch in (0, 3):
         walk = Batches(dataset, 20, seed=1, prefetch=prefetch).after(2)
         for step in range(2, 6):
@@ -206,8 +206,8 @@ def test_a_shift_is_at_most_as_far_as_asked(store):
             rows, columns = np.nonzero(moved[0, 0])
             seen |= {int(2 * rows.mean()) - 15, int(2 * columns.mean()) - 15}
         assert seen == set(range(-2 * shift, 2 * shift + 1, 2))
-    still = SliceDataset(store, "train", raters="all", crop=16, augment=True, shift=0)
-    plain = SliceDataset(store, "train", raters="all", crop=16)[(0, 3)][1].numpy()
+    still = CaseDataset(store, "train", raters="all", crop=16, augment=True, shift=0)
+    plain = CaseDataset(store, "train", raters="all", crop=16)[(0, 3)][1].numpy()
     for epoch in range(10):
         assert any(np.array_equal(still[(epoch, 3)][1], turned) for turned in symmetries(plain))
 
@@ -230,7 +230,7 @@ def test_memory_does_not_grow_with_the_data(store, tmp_path):
     """Peak memory of a walk through eight times the data is the same but for the table of shards."""
 
     def peak(walked: Store) -> int:
-        dataset = SliceDataset(walked, "train", raters="all")
+        dataset = CaseDataset(walked, "train", raters="all")
         tracemalloc.start()
         batches = Batches(dataset, 4)
         for step in range(len(walked) // 4):
@@ -248,12 +248,12 @@ def test_bad_arguments(store):
     for keywords, sentence in [
         ({"split": "val"}, "expected cases in the split val, found none"),
         ({"split": "train", "raters": "some"}, "raters: expected one or all, found 'some'"),
-        ({"split": "train", "crop": 64}, "crop: expected 1 to 32, found 64"),
+        ({"split": "train", "crop": 64}, "crop: expected at most 32x32, found 64x64"),
         ({"split": "train", "shift": -1}, "shift: expected at least 0, found -1"),
         ({"split": "train", "crop": 0}, "crop: expected 1 to 32, found 0"),
     ]:
         with pytest.raises(InputError, match=sentence):
-            SliceDataset(store, **keywords)
+            CaseDataset(store, **keywords)
 
 
 def test_negatives_hold_no_marked_pixel_and_zoom_keeps_masks_on_their_objects(tmp_path):
@@ -266,15 +266,15 @@ def test_negatives_hold_no_marked_pixel_and_zoom_keeps_masks_on_their_objects(tm
         patch.setattr(preparing, "find_source", lambda name: as_source(cases, size=(48, 48)))
         preparing.prepare("made", None, tmp_path / "s")
     store, draws = Store.open(tmp_path / "s"), [(epoch, item) for epoch in range(150) for item in range(4)]
-    negative = SliceDataset(store, "train", "all", crop=32, augment=True, shift=0, negatives=0.5)
+    negative = CaseDataset(store, "train", "all", crop=32, augment=True, shift=0, negatives=0.5)
     images, masks = negative.batch(draws)
     empty = ~masks.bool().flatten(1).any(1)
     assert 0.3 < empty.float().mean() < 0.55  # of some draws no window is free
     assert images[empty].amax() < 0.6 < images[~empty].flatten(1).amax(1).min()  # nothing of the square, or all of it
-    plain = SliceDataset(store, "train", "one", crop=16, negatives=1.0)
+    plain = CaseDataset(store, "train", "one", crop=16, negatives=1.0)
     assert not plain.batch(draws[:40])[1].any()
     areas = []
-    for one, of in zip(*SliceDataset(store, "train", "all", crop=32, augment=True, shift=0, zoom=1.5).batch(draws),
+    for one, of in zip(*CaseDataset(store, "train", "all", crop=32, augment=True, shift=0, zoom=1.5).batch(draws),
                        strict=True):  # fmt: skip
         areas.append(int(of[0].sum()))
         assert ((one > 0.5) != of[0].bool()).float().mean() < 0.04

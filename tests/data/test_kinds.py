@@ -16,10 +16,11 @@ from layouts import as_source, make_cases, refused
 from berdiff.cli.main import main
 from berdiff.data import prepare as preparing
 from berdiff.data.fitting import fit_labels
-from berdiff.data.kinds import breach, implied_kind, label_values
 from berdiff.data.sources.folder import Options, read
 from berdiff.data.store import Store
 from berdiff.data.verify import verify
+from berdiff.targets.kinds import implied_kind, label_values
+from berdiff.targets.targets import Targets
 
 NAMES = ("a", "b", "c", "d")
 value_sets = st.lists(st.sets(st.integers(1, 6), min_size=1), min_size=1, max_size=4)
@@ -42,7 +43,7 @@ def test_a_breach_is_found_where_there_is_one(seed, targets, kind):
     masks = (rng.random((2, targets, 3, 4)) < rng.choice([0.02, 0.1, 0.5])).astype(np.uint8)
     if rng.random() < 0.5:
         masks = np.minimum.accumulate(masks, 1)
-    assert (breach(masks, NAMES[:targets], kind) == "") == holds(masks, kind)
+    assert (Targets(NAMES[:targets], kind).violation(masks) == "") == holds(masks, kind)
 
 
 def test_a_breach_names_the_worst_pair_and_counts_its_pixels():
@@ -55,10 +56,10 @@ def test_a_breach_names_the_worst_pair_and_counts_its_pixels():
         for i, j in combinations(range(3), 2)
     )
     a, b = (NAMES[k] for k in pair)
-    assert breach(masks, NAMES[:3], "exclusive") == f"{count} pixels of both {a} and {b}"
+    assert Targets(NAMES[:3], "exclusive").violation(masks) == f"{count} pixels of both {a} and {b}"
     masks[:, 0] |= masks[:, 1]
     outside = sum(int(c > b) for b, c in zip(masks[:, 1].flat, masks[:, 2].flat, strict=True))
-    assert breach(masks, NAMES[:3], "nested") == f"{outside} pixels of c outside b"
+    assert Targets(NAMES[:3], "nested").violation(masks) == f"{outside} pixels of c outside b"
 
 
 @settings(deadline=None, max_examples=60)

@@ -38,15 +38,15 @@ def test_shares(store: Store) -> None:
         first = (32 - side) // 2
         inside = sum(int(rater[:, first : first + side, first : first + side].sum()) for rater in every)
         outside = 1 - inside / sum(int(rater.sum()) for rater in every)
-        assert marked.share_outside(store, "train", side) == pytest.approx(outside, abs=1e-12)
-    assert marked.share_outside(store, "train", 32) == 0
-    assert marked.share_outside(store, "train", 5) > 0.1
+        assert marked.share_outside(store, "train", (side, side)) == pytest.approx(outside, abs=1e-12)
+    assert marked.share_outside(store, "train", (32, 32)) == 0
+    assert marked.share_outside(store, "train", (5, 5)) > 0.1
 
 
 def test_no_more_cases_are_read_than_is_said(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     read, own = [], Store.read_masks
     monkeypatch.setattr(marked, "LOOKED_AT", 7)
     monkeypatch.setattr(Store, "read_masks", lambda self, indices: read.extend(indices) or own(self, indices))
-    marked.share_outside(store, "train", 12)
+    marked.share_outside(store, "train", (12, 12))
     assert len(read) == len(set(read)) == 7
     assert sorted(read) == marked.looked_at(store, "train").tolist()

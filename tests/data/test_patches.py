@@ -18,7 +18,7 @@ from scipy.stats import binomtest, chi2
 from berdiff.data import prepare as preparing
 from berdiff.data.augment import random_patch
 from berdiff.data.batches import Batches
-from berdiff.data.dataset import SliceDataset
+from berdiff.data.dataset import CaseDataset
 from berdiff.data.store import Store
 from berdiff.errors import InputError
 
@@ -107,8 +107,8 @@ def write(out: Path, cases, **fields) -> Store:
 
 def test_patches_are_cut_around_the_mark_of_the_rater_that_was_picked(store):
     """Case 3 has four raters; patches of 5 pixels, so that no two marks are in one."""
-    dataset, seen = SliceDataset(store, "train", patch=5, foreground=1.0), set()
-    whole = SliceDataset(store, "train")
+    dataset, seen = CaseDataset(store, "train", patch=5, foreground=1.0), set()
+    whole = CaseDataset(store, "train")
     for epoch in range(40):
         image, masks = dataset[(epoch, 3)]
         assert image.shape == (1, 5, 5)
@@ -120,7 +120,7 @@ def test_patches_are_cut_around_the_mark_of_the_rater_that_was_picked(store):
 
 
 def test_with_all_raters_the_union_counts_and_a_case_without_foreground_is_cut_anywhere(store):
-    dataset = SliceDataset(store, "train", raters="all", patch=5, foreground=1.0)
+    dataset = CaseDataset(store, "train", raters="all", patch=5, foreground=1.0)
     held = [dataset[(epoch, 3)][1].flatten(1).any(1) for epoch in range(60)]
     assert torch.stack(held).any(0).all()
     assert all(marked.sum() == 1 for marked in held)
@@ -139,7 +139,7 @@ def test_with_all_raters_the_union_counts_and_a_case_without_foreground_is_cut_a
 def test_the_share_holds_over_the_draws_of_a_training(store):
     """A step is an epoch here, of which seven of eight cases have foreground. Anywhere finds a mark by chance: it lies
     five pixels or more from the border, so 5 x 5 of the 36 x 36 corners hold it."""
-    dataset, steps = SliceDataset(store, "train", patch=5, foreground=0.33), 150
+    dataset, steps = CaseDataset(store, "train", patch=5, foreground=0.33), 150
     batches = Batches(dataset, batch_size=8, seed=3)
     hits = sum(int(batch.masks.flatten(1).any(1).sum()) for step in range(steps) for batch in batches.make(step))
     assert binomtest(hits, 8 * steps, 7 / 8 * (0.33 + 0.67 * 25 / 36**2)).pvalue > ALARM
@@ -154,7 +154,7 @@ def test_image_and_masks_have_one_geometry_also_when_turned(tmp_path):
         cases.append(replace(case, masks=masks, image=64 + 128 * masks[0]))
     store = write(tmp_path / "s", cases, raters=2)
     for augment in (False, True):
-        dataset, turned = SliceDataset(store, "train", "all", None, augment, patch=12), 0
+        dataset, turned = CaseDataset(store, "train", "all", None, augment, patch=12), 0
         for epoch in range(30):
             image, masks = dataset[(epoch, 1)]
             grey = (image > 0.5).to(torch.uint8)
@@ -175,7 +175,7 @@ def test_image_and_masks_have_one_geometry_also_when_turned(tmp_path):
 
 def test_a_draw_is_pure_and_batches_do_not_depend_on_the_processes(store):
     def dataset(seed=3):
-        return SliceDataset(store, "train", augment=True, seed=seed, patch=8)
+        return CaseDataset(store, "train", augment=True, seed=seed, patch=8)
 
     first, second = dataset(), dataset()
     second[(0, 0)], second[(0, 7)]
@@ -193,7 +193,7 @@ def test_a_draw_is_pure_and_batches_do_not_depend_on_the_processes(store):
 
 
 def test_a_patch_of_all_is_all(store):
-    whole, patch = SliceDataset(store, "train"), SliceDataset(store, "train", patch=40)
+    whole, patch = CaseDataset(store, "train"), CaseDataset(store, "train", patch=40)
     for item in range(8):
         assert all(torch.equal(a, b) for a, b in zip(whole[(0, item)], patch[(0, item)], strict=True))
 
@@ -203,7 +203,7 @@ def test_memory_is_of_one_image_and_the_patches(tmp_path):
     made = make_cases(16, size=300, readers=1, split="train")
     made = [replace(case, image=(case.image / 255).astype(np.float32)) for case in made]
     store = write(tmp_path / "s", made, size=(300, 300), dtype="float32", raters=1)
-    dataset = SliceDataset(store, "train", patch=16)
+    dataset = CaseDataset(store, "train", patch=16)
     dataset.batch([(0, 0)])  # what is allocated once
     tracemalloc.start()
     dataset.batch([(0, item) for item in range(16)])
@@ -214,10 +214,10 @@ def test_memory_is_of_one_image_and_the_patches(tmp_path):
 
 def test_bad_arguments(store):
     for keywords, sentence in [
-        ({"patch": 41}, "patch: expected 1 to 40, found 41"),
-        ({"patch": 0}, "patch: expected 1 to 40, found 0"),
+        ({"patch": 41}, "patch: expected at most 40x40, found 41x41"),
+        ({"patch": 0}, "patch: expected at most 40x40, found 0x0"),
         ({"patch": 8, "crop": 8}, "patch: expected no crop beside it, found both"),
         ({"patch": 8, "foreground": 1.5}, "foreground: expected 0 to 1, found 1.5"),
     ]:
         with pytest.raises(InputError, match=sentence):
-            SliceDataset(store, "train", **keywords)
+            CaseDataset(store, "train", **keywords)

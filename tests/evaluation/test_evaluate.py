@@ -282,7 +282,8 @@ evaluate(blur(pause=0.3), MemoryStore(), sys.argv[1], replace(SETTINGS, save_sam
 def test_killed_and_resumed_is_the_same_as_in_one_go(tmp_path):
     """kill -9 in the middle; what was done is not done again, and nothing but the times differs in the end."""
     store, model, settings = MemoryStore(), blur(), replace(SETTINGS, save_samples=True)
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    paths = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     victim = subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path / "killed")], env=environment)
     deadline = time.monotonic() + 60
     while not (tmp_path / "killed" / "parts" / "00001.json").exists():
@@ -345,10 +346,10 @@ def test_what_does_not_work_is_one_sentence_and_leaves_nothing(tmp_path):
             "--set: expected one of 'independent', 'systematic' or 'representative'",
         ),
         (blur(), MemoryStore(), {"set": "systematic", "pool": 4}, "--pool: expected at least 5, the masks to choose"),
-        (blur(), MemoryStore(), {"crop": 17}, "--crop: expected 1 to 16, the size of the images, found 17"),
+        (blur(), MemoryStore(), {"crop": 17}, "--crop: expected at most 16x16, the size of the images, found 17x17"),
         (blur(), unmarked, {}, "expected at least one rater for every case, found none for case 3"),
         (blur(), four_channels, {}, "the model cannot sample these images: image: expected 1 channels, found 4"),
-        (blur(MemoryStore(targets=("core", "rim"))), MemoryStore(), {}, "equal B, K, H and W"),
+        (blur(MemoryStore(targets=("core", "rim"))), MemoryStore(), {}, "the same cases, targets and pixels"),
         (
             blur(MemoryStore(targets=("core", "rim"))),
             MemoryStore(targets=("rim", "core")),

@@ -7,7 +7,8 @@ import pytest
 
 from berdiff.errors import InputError
 from berdiff.evaluation.bootstrap import PatientBootstrap
-from berdiff.evaluation.per_case import by_target, direction, from_csv, label, to_csv, units
+from berdiff.evaluation.per_case import by_target, from_csv, to_csv, units
+from berdiff.metrics import find_metric
 
 
 def test_resampled_means_equal_repeating_the_patients_slices():
@@ -103,9 +104,9 @@ def test_dice_of_the_likeliest_class_has_the_same_units():
     assert found["dice_likeliest_slice"][0].tolist() == [1.0, 1.0, 0.5, 0.0]
     values, patients = found["dice_likeliest_patient"]
     assert dict(zip(patients.tolist(), values.tolist(), strict=True)) == {"x": 2 * 15 / (19 + 17), "y": 0.0}
-    assert label("dice_likeliest_patient") == "Dice of the likeliest class by patient"
-    assert label("dice_slice_marked") == "Dice by slice where marked"
-    assert direction("dice_likeliest_slice") == "higher"
+    assert find_metric("dice_likeliest_patient").label == "Dice of the likeliest class by patient"
+    assert find_metric("dice_slice_marked").label == "Dice by slice where marked"
+    assert find_metric("dice_likeliest_slice").direction == "higher"
 
 
 def test_a_table_of_cases_survives_the_file(tmp_path):
@@ -128,20 +129,19 @@ def test_damaged_tables_and_labels(tmp_path):
         (tmp_path / "per_case.csv").write_text(text)
         with pytest.raises(InputError, match=sentence):
             from_csv(tmp_path / "per_case.csv")
-    assert label("ged_16_unbiased") == "GED 16, unbiased"
-    assert label("hm_iou_16") == "HM-IoU 16"
-    assert label("d_max_4") == "D_max 4"
-    assert [direction(m) for m in ("ged_16", "hm_iou_16", "d_sy", "d_ss")] == ["lower", "higher", "lower", ""]
+    assert find_metric("ged_16_unbiased").label == "GED 16, unbiased"
+    assert find_metric("hm_iou_16").label == "HM-IoU 16"
+    assert find_metric("d_max_4").label == "D_max 4"
 
 
 def test_every_metric_that_is_declared_says_its_direction_and_no_other_is_guessed(tmp_path):
     """A metric whose name begins like another's is not taken for it."""
-    assert [direction(m) for m in ("soft_dice", "dice_patient_marked", "d_max_4", "nll", "seconds", "d_raters")] == [
-        *("higher", "higher", "higher", "lower", "", "")
-    ]
+    directions = {"ged_16": "lower", "hm_iou_16": "higher", "soft_dice": "higher", "dice_patient_marked": "higher"}
+    directions |= {"d_max_4": "higher", "nll": "lower", "d_sy": "lower", "d_ss": "", "d_raters": "", "seconds": ""}
+    assert {name: find_metric(name).direction for name in directions} == directions
     for name in ("dice_boundary", "hm_iou", "ged_unbiased", "dice", "surface_distance", "ged_16_biased", "d_maximum"):
         with pytest.raises(InputError, match=re.escape(repr(name))):
-            direction(name)
+            find_metric(name)
     more = columns() | {"hausdorff": np.zeros(4)}
     (tmp_path / "per_case.csv").write_text(to_csv(more))
     with pytest.raises(InputError, match=r"per_case\.csv: metric 'hausdorff'"):

@@ -16,7 +16,7 @@ from berdiff.evaluation.references import (
     PERFECT,
     reference_scores,
 )
-from berdiff.evaluation.scores import metric_names, score_samples
+from berdiff.evaluation.scores import of_samples, score_samples
 from fakes import MemoryStore
 
 
@@ -59,7 +59,7 @@ def test_repeated_masks_score_as_n_copies_do(readers):
     majority = (masks.sum(1, keepdim=True) * 2 > raters[:, None, None, None, None]).to(torch.uint8)
     for kind, answer in ((MAJORITY, majority), (EMPTY, torch.zeros_like(majority))):
         expected = score_samples(answer.expand(-1, 4, -1, -1, -1), masks, raters)
-        assert set(found[kind]) == set(metric_names(expected))
+        assert set(found[kind]) == set(of_samples(expected))
         for name, values in found[kind].items():
             np.testing.assert_allclose(values, expected[name], atol=1e-12, err_msg=f"{kind} {name}")
     assert (found[MAJORITY]["dice"] == 1).all()

@@ -40,7 +40,7 @@ def test_scores_are_the_metrics_by_name(readers):
     }
     q = [(masks[i, :r].flatten(1).amax(1) > 0).double().mean() for i, r in enumerate(raters)]
     expected["finding_ged"] = 2 * (1 - torch.stack(q)[:, None]) ** 2  # none of these samples is empty
-    assert set(scores.metric_names(found)) == set(expected)
+    assert set(scores.of_samples(found)) == set(expected)
     for name, values in expected.items():
         np.testing.assert_allclose(found[name], values.numpy(), atol=1e-12)
     assert scores.subset_sizes(16) == (1, 4, 8, 16)
@@ -61,9 +61,9 @@ def pools(count=12, pool=24, seed=0):
 def test_ged_hm_iou_and_d_max_are_of_the_set_and_all_else_of_the_pool(readers, rule):
     masks, raters, names = readers
     pool = pools()
-    pairs = metrics.Pairs.of(pool, masks, raters)
-    sets = scores.choose_sets(pool, pairs, 5, rule, names, seed=3)
-    found = scores.score(pairs, metrics.Votes.of(pool, masks, raters), sets)
+    compared = metrics.Compared(pool, masks, raters)
+    sets = scores.choose_sets(compared, 5, rule, names, seed=3)
+    found = scores.score(compared, sets)
     chosen = {m: torch.stack([pool[i, sets[m][i]] for i in range(12)]) for m in (1, 4, 5)}
     expected = {f"ged_{m}": metrics.ged(of, masks, raters) for m, of in chosen.items()}
     expected["hm_iou_5"] = metrics.hm_iou(chosen[5], masks, raters)
@@ -85,10 +85,10 @@ def test_a_representative_set_is_nearer_to_raters_than_independent_samples():
     both = pools(300, 28, seed=1)
     pool, masks = both[:, :24], both[:, 24:]
     raters, names = torch.full((300,), 4), [str(i) for i in range(300)]
-    pairs = metrics.Pairs.of(pool, masks, raters)
+    compared = metrics.Compared(pool, masks, raters)
 
     def ged(rule):
-        return pairs.subset(scores.choose_sets(pool, pairs, 4, rule, names)[4]).ged()[:, 0]
+        return compared.subset(scores.choose_sets(compared, 4, rule, names)[4]).pairs.ged()[:, 0]
 
     gain = ged("independent") - ged("representative")
     assert gain.mean() > 4 * gain.std() / 300**0.5
@@ -116,9 +116,8 @@ def test_the_mask_that_is_written_is_the_one_that_is_evaluated(seed, n, kind):
     result = result_2d(pool=pool, targets=("a", "b"), kind=kind, image=np.zeros((1, 5, 6), np.float32))
     pixels = torch.from_numpy(pool.transpose(2, 3, 0, 1).reshape(30, n, 2, 1, 1).copy())
     raters, masks = torch.ones(30, dtype=torch.int64), torch.zeros(30, 1, 2, 1, 1, dtype=torch.uint8)
-    evaluated = scores.score_samples(pixels, masks, raters)["pixels_predicted"]
-    if kind == "exclusive":
-        evaluated = scores.score_likeliest(pixels, masks, raters)["pixels_likeliest"]
+    evaluated = scores.score(metrics.Compared(pixels, masks, raters), {n: np.arange(n)}, kind)
+    evaluated = evaluated["pixels_likeliest" if kind == "exclusive" else "pixels_predicted"]
     np.testing.assert_array_equal(result.majority(), evaluated.T.reshape(2, 5, 6))
 
 

@@ -7,7 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from berdiff.inference.label_map import label_map, likeliest
+from berdiff.targets.targets import Targets, label_map
+
+
+def likeliest(pool: np.ndarray) -> np.ndarray:
+    names = tuple(f"target {k}" for k in range(pool.shape[1]))
+    return Targets(names, "exclusive").answer(pool)
 
 
 def drawn(seed: int, kind: str, n: int, targets: int, shape: tuple[int, ...]) -> np.ndarray:

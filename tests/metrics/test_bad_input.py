@@ -58,5 +58,3 @@ def test_counts_that_do_not_fit():
             metrics.ged(samples, masks, torch.tensor(raters))
     with refused("samples"):
         metrics.ged_unbiased(samples[:, :1], masks)
-    with refused("first:"):
-        metrics.Pairs.of(samples, masks).ged(first=3)

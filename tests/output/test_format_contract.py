@@ -49,7 +49,7 @@ def mean(result) -> bytes:
 
 
 def spoiling(output):
-    output.result.pool[:] = 1 - result.pool
+    output.result.pool[:] = 1 - output.result.pool
     yield "mean.bin", b"0"
 
 

@@ -30,7 +30,7 @@ def test_bad_input_is_one_sentence_and_writes_nothing(tmp_path, capsys) -> None:
             "--rows: expected rows of losses (kl, kl-soft-ddpm, bce, both, mask), found",
         ),
         # the real scale cannot take the centre 64x64 of 16x16 images
-        (["losses", "--dry-run"], "--crop: expected 1 to 16, the size of the images, found 64"),
+        (["losses", "--dry-run"], "--crop: expected at most 16x16, the size of the images, found 64x64"),
     ):
         assert main(["table", *options, "--data", address, "--out", str(tmp_path / "out")]) == 2
         error = capsys.readouterr().err

@@ -141,10 +141,10 @@ def test_what_cannot_work_is_refused(large: Path, tmp_path: Path, capsys: pytest
         assert str(caught.value) == sentence
     command = ["train", "demo", "--data", str(large), "--out", str(tmp_path / "run")]
     for options, sentence in (
-        (["--data.patch", "64"], "patch: expected 1 to 40, found 64"),
+        (["--data.patch", "64"], "patch: expected at most 40x40, found 64x64"),
         (
             ["--data.patch", "12"],
-            "--data.patch: expected height and width in multiples of 8 for this network, found 12x12",
+            "--data.patch: expected sides in multiples of 8 for this network, found 12x12",
         ),
     ):
         assert main([*command, "--data.crop", "None", *options]) == 2

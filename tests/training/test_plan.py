@@ -51,13 +51,13 @@ def test_a_plan_is_valid_and_fits_images_and_machine(found: Facts) -> None:
     assert config.left_open == ()
     assert config.data.crop is None  # nothing is cut away
     if patch is None:
-        assert max(found.size) <= WHOLE
+        assert max(found.size) <= WHOLE[2]
         assert height % found.stride == width % found.stride == 0
         seen = height * width
     else:
         assert patch <= min(found.size)
         assert patch % found.stride == 0
-        assert patch <= (PATCH if max(found.size) > WHOLE else WHOLE)
+        assert patch <= (PATCH[2] if max(found.size) > WHOLE[2] else WHOLE[2])
         seen = patch * patch
     batch = config.loop.batch_size
     assert 2 <= batch <= 16

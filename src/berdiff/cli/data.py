@@ -150,7 +150,7 @@ class Show:
 
 def _print(address: str, manifest: Any, json: bool) -> None:
     """The manifest without the checksums, which are for `verify`."""
-    from berdiff.data.kinds import RULES
+    from berdiff.targets.kinds import RULES
     from berdiff.text_tables import show_pairs
 
     values = {key: value for key, value in schema.plain(manifest).items() if key != "files"}

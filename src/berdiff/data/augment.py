@@ -6,108 +6,117 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+from berdiff.data.input_spec import Size
+
 GAIN = 0.1  # contrast is multiplied by 1 - GAIN to 1 + GAIN
 OFFSET = 0.05  # brightness is moved by -OFFSET to OFFSET
 
 
-def crop(array: np.ndarray, size: tuple[int, ...], shift: tuple[int, int] = (0, 0)) -> np.ndarray:
-    """The (..., h, w) crop around the centre, moved by `shift`; where it leaves the array, the edge is repeated."""
-    height, width = array.shape[-2:]
-    rows, columns = middle((height, width), size, shift)
-    if min(rows.start, columns.start) >= 0 and rows.stop <= height and columns.stop <= width:
-        return array[..., rows, columns]
-    inside = (np.arange(side.start, side.stop) for side in (rows, columns))
-    return array.take(next(inside), axis=-2, mode="clip").take(next(inside), axis=-1, mode="clip")
+def crop(array: np.ndarray, size: Sequence[int], shift: Sequence[int] | None = None) -> np.ndarray:
+    """The (..., *size) crop around the centre, moved by `shift`; where it leaves the array, the edge is repeated."""
+    have = array.shape[-len(size) :]
+    window = middle(have, size, shift)
+    if all(side.start >= 0 and side.stop <= length for side, length in zip(window, have, strict=True)):
+        return array[..., *window]
+    for axis, side in enumerate(window, -len(size)):
+        array = array.take(np.arange(side.start, side.stop), axis=axis, mode="clip")
+    return array
 
 
-def middle(size: Sequence[int], want: Sequence[int], shift: Sequence[int] = (0, 0)) -> tuple[slice, slice]:
-    """Rows and columns of the centre of `size`, moved by `shift`."""
-    top, left = ((have - side) // 2 + move for have, side, move in zip(size, want, shift, strict=True))
-    return slice(top, top + want[0]), slice(left, left + want[1])
+def middle(size: Sequence[int], want: Sequence[int], shift: Sequence[int] | None = None) -> tuple[slice, ...]:
+    """The window of `want` around the centre of `size`, moved by `shift`."""
+    moves = shift or [0] * len(size)
+    firsts = [(have - side) // 2 + move for have, side, move in zip(size, want, moves, strict=True)]
+    return window_at(firsts, want)
 
 
-def random_patch(
-    masks: np.ndarray, size: tuple[int, ...], rng: np.random.Generator, foreground: float
-) -> tuple[slice, slice]:
-    """Rows and columns of a random part of `size` of masks (R, K, H, W), always inside them.
+def window_at(firsts: Sequence[int], size: Sequence[int]) -> tuple[slice, ...]:
+    """The window of `size` from these first pixels on."""
+    return tuple(slice(at, at + side) for at, side in zip(firsts, size, strict=True))
+
+
+def random_patch(masks: np.ndarray, size: Size, rng: np.random.Generator, foreground: float) -> tuple[slice, ...]:
+    """The window of a random part of `size` of masks (R, K, *S), always inside them.
 
     With the probability `foreground` a random pixel that any rater marked as any target is in its middle, or as near
     to that as the border lets it; otherwise, and where nothing is marked, every place is as likely.
     """
-    last = [have - want for have, want in zip(masks.shape[-2:], size, strict=True)]
+    have = masks.shape[2:]
+    last = [length - side for length, side in zip(have, size, strict=True)]
     marked = np.flatnonzero(masks.any(axis=(0, 1))) if rng.random() < foreground else ()
     if len(marked):
-        pixel = divmod(int(rng.choice(marked)), masks.shape[-1])
-        firsts = [min(max(at - want // 2, 0), most) for at, want, most in zip(pixel, size, last, strict=True)]
-    else:
-        firsts = [int(rng.integers(most + 1)) for most in last]
-    top, left = firsts
-    return slice(top, top + size[0]), slice(left, left + size[1])
+        pixel = np.unravel_index(int(rng.choice(marked)), have)
+        wanted = zip(pixel, size, last, strict=True)
+        return window_at([min(max(int(at) - side // 2, 0), most) for at, side, most in wanted], size)
+    return window_at([int(rng.integers(most + 1)) for most in last], size)
 
 
-def empty_window(masks: np.ndarray, size: tuple[int, ...], rng: np.random.Generator) -> tuple[int, int] | None:
-    """Row and column of the first pixel of a random part of `size` of masks (R, K, H, W) that holds no marked pixel;
-    None where there is no such part."""
-    (height, width), marked = size, masks.any(axis=(0, 1))
-    sums = np.pad(marked.astype(np.int32), ((1, 0), (1, 0))).cumsum(0).cumsum(1)
-    counts = sums[height:, width:] - sums[:-height, width:] - sums[height:, :-width] + sums[:-height, :-width]
+def empty_window(masks: np.ndarray, size: Size, rng: np.random.Generator) -> tuple[slice, ...] | None:
+    """The window of a random part of `size` of masks (R, K, *S) without a marked pixel; None where there is none."""
+    counts = masks.any(axis=(0, 1)).astype(np.int32)
+    for axis, side in enumerate(size):  # sums over the window, axis by axis
+        sums = np.moveaxis(counts.cumsum(axis, dtype=np.int32), axis, 0)
+        sums = np.concatenate([np.zeros_like(sums[:1]), sums])
+        counts = np.moveaxis(sums[side:] - sums[:-side], 0, axis)
     places = np.flatnonzero(counts == 0)
     if not len(places):
         return None
-    row, column = divmod(int(rng.choice(places)), counts.shape[1])
-    return row, column
+    return window_at([int(at) for at in np.unravel_index(int(rng.choice(places)), counts.shape)], size)
 
 
 def negative(
-    image: np.ndarray, masks: np.ndarray, size: tuple[int, ...], zoom: float, rng: np.random.Generator
+    image: np.ndarray, masks: np.ndarray, size: Size, zoom: float, rng: np.random.Generator
 ) -> np.ndarray | None:
     """A random part of the image that nobody marked, magnified by 1 to `zoom` to `size`; None where there is none.
 
     A quarter of the size is mirrored at each border of the image: else few parts of the size would not hold the middle.
     """
     border, factor = min(size) // 4, rng.uniform(1, zoom)
-    part = (round(size[0] / factor), round(size[1] / factor))
-    edges = [(0, 0), (border, border), (border, border)]
-    first = empty_window(np.pad(masks, [(0, 0), *edges], mode="reflect"), part, rng)
-    if first is None:
+    part = tuple(round(side / factor) for side in size)
+    edges = [(border, border)] * len(size)
+    window = empty_window(np.pad(masks, [(0, 0), (0, 0), *edges], mode="reflect"), part, rng)
+    if window is None:
         return None
-    rows, columns = (slice(at, at + side) for at, side in zip(first, part, strict=True))
-    return resized(np.pad(image, edges, mode="reflect")[..., rows, columns], size)
+    return resized(np.pad(image, [(0, 0), *edges], mode="reflect")[..., *window], size)
 
 
 def zoomed(
     image: np.ndarray, masks: np.ndarray, zoom: float, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
     """Both magnified about the centre by a random factor between 1 / `zoom` and `zoom`; beyond the edge, the edge."""
-    factor = zoom ** rng.uniform(-1, 1)
-    size: tuple[int, ...] = image.shape[-2:]
-    part = (round(size[0] / factor), round(size[1] / factor))
+    factor, size = zoom ** rng.uniform(-1, 1), image.shape[1:]
+    part = tuple(round(side / factor) for side in size)
     return resized(crop(image, part), size), (resized(crop(masks, part), size) > 0.5).astype(masks.dtype)
 
 
-def resized(array: np.ndarray, size: tuple[int, ...]) -> np.ndarray:
-    """(..., h, w) -> (..., *size) float32, bilinear, smoothed before it shrinks."""
+def resized(array: np.ndarray, size: Size) -> np.ndarray:
+    """(..., *S) -> (..., *size) float32, linear along each axis, smoothed before it shrinks."""
+    lead = array.shape[: -len(size)]
     flat = torch.from_numpy(np.ascontiguousarray(array, np.float32)).reshape(1, -1, *array.shape[-2:])
-    made = F.interpolate(flat, size, mode="bilinear", antialias=True)
-    return made.reshape(*array.shape[:-2], *size).numpy()
+    made = F.interpolate(flat, size[-2:], mode="bilinear", antialias=True)
+    if len(size) == 3:  # the axes are independent of each other: now the first, beside all pixels of a plane
+        planes = made.reshape(1, -1, array.shape[-3], size[1] * size[2])
+        made = F.interpolate(planes, (size[0], planes.shape[-1]), mode="bilinear", antialias=True)
+    return made.reshape(*lead, *size).numpy()
 
 
 def augmented(
-    image: np.ndarray, masks: np.ndarray, size: tuple[int, ...], rng: np.random.Generator, shift: int = 4
+    image: np.ndarray, masks: np.ndarray, size: Size, rng: np.random.Generator, shift: int = 4
 ) -> tuple[np.ndarray, np.ndarray]:
-    """image (C, H, W) float32 in [0, 1] and masks (R, K, H, W) -> the same of `size`: shifted, turned, flipped.
+    """image (C, *S) float32 in [0, 1] and masks (R, K, *S) -> the same of `size`: shifted, turned, flipped.
 
-    `shift` is how many pixels up, down, left or right at most. Contrast and brightness change a little in the image
-    only. Turns are by 90 degrees, or by 180 where `size` is not square: nothing is interpolated, so masks stay masks.
+    `shift` is how many pixels along each axis at most. Contrast and brightness change a little in the image only. Turns
+    are in the plane of rows and columns, by 90 degrees, or by 180 where it is not square: nothing is interpolated, so
+    masks stay masks. Volumes are flipped along z too.
     """
-    down, right = rng.integers(-shift, shift + 1, size=2)
-    quarters = int(rng.integers(4)) if size[0] == size[1] else 2 * int(rng.integers(2))
+    moves = rng.integers(-shift, shift + 1, size=len(size)).tolist()
+    quarters = int(rng.integers(4)) if size[-2] == size[-1] else 2 * int(rng.integers(2))
     flip = bool(rng.integers(2))  # with the turns this reaches all eight symmetries of the square
     gain, offset = rng.uniform(1 - GAIN, 1 + GAIN), rng.uniform(-OFFSET, OFFSET)
+    flips = (-1,) * flip + (-3,) * (len(size) == 3 and bool(rng.integers(2)))
 
     def moved(array: np.ndarray) -> np.ndarray:
-        array = np.rot90(crop(array, size, (int(down), int(right))), quarters, axes=(-2, -1))
-        return array[..., ::-1] if flip else array
+        return np.flip(np.rot90(crop(array, size, moves), quarters, axes=(-2, -1)), flips)
 
     image = np.clip(moved(image) * np.float32(gain) + np.float32(offset), 0, 1)
     return image, moved(masks)

@@ -14,7 +14,7 @@ from itertools import count
 import numpy as np
 from torch import Tensor
 
-from berdiff.data.dataset import Draw, SliceDataset
+from berdiff.data.dataset import CaseDataset, Draw
 from berdiff.data.describe import expect
 
 
@@ -22,8 +22,8 @@ from berdiff.data.describe import expect
 class Batch:
     """The part of one global batch that one process takes through the network at once."""
 
-    image: Tensor  # (B, C, H, W) float32
-    masks: Tensor  # (B, R, K, H, W) uint8
+    image: Tensor  # (B, C, *S) float32
+    masks: Tensor  # (B, R, K, *S) uint8
     places: range  # of its slices in the global batch
 
     def keys(self, step: int) -> list[str]:
@@ -35,7 +35,7 @@ class Batch:
 class Batches:
     """Cuts each global batch into world_size * accumulate equal parts; a process gets `accumulate` of them per step."""
 
-    dataset: SliceDataset
+    dataset: CaseDataset
     batch_size: int
     accumulate: int = 1
     seed: int = 0

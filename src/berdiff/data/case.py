@@ -6,7 +6,8 @@ from typing import Literal
 
 import numpy as np
 
-from berdiff.data.input_spec import Intensity, Kind, Modality
+from berdiff.data.input_spec import Intensity, Modality, Size
+from berdiff.targets.kinds import Kind
 
 SPLITS = ("train", "val", "test")
 
@@ -15,14 +16,14 @@ Progress = Callable[[int, int | None], None]  # called with the cases done, and 
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """One 2D slice with the masks of all its raters."""
+    """One slice or volume with the masks of all its raters; its spatial axes are (H, W) or (Z, H, W)."""
 
     name: str  # unique in the store
     patient: str  # splits are by patient
-    image: np.ndarray  # (C, H, W): uint8, or float32 in [0, 1]
-    masks: np.ndarray  # (R, K, H, W) uint8 of 0 and 1: R raters, K targets; R may differ from case to case
+    image: np.ndarray  # (C, *S): uint8, or float32 in [0, 1]
+    masks: np.ndarray  # (R, K, *S) uint8 of 0 and 1: R raters, K targets; R may differ from case to case
     volume: str = ""  # the scan the slice was cut from; Dice by volume groups by it
-    spacing: tuple[float, float] = (float("nan"), float("nan"))  # mm per pixel, (row, column); nan where unknown
+    spacing: tuple[float, ...] | None = None  # mm per pixel along each spatial axis, nan or None where unknown
     source: str = ""  # the file it came from, relative to the source's folder
     split: str = ""  # one of SPLITS where the source brings its own split, else ""
 
@@ -35,7 +36,7 @@ class Reading:
     targets: tuple[str, ...]  # a name for each of the K targets, e.g. ("nodule",)
     intensity: Intensity  # how the values in the files became those of `Case.image`: a model is used by the same rule
     raters: int  # the largest number of raters that a case has
-    size: tuple[int, ...]  # (H, W), the same for every case
+    size: Size  # of the spatial axes, the same for every case
     dtype: Literal["uint8", "float32"]
     total: int | None  # how many cases will come, if known (for the progress bar)
     cases: Iterator[Case]

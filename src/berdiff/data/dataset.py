@@ -1,4 +1,4 @@
-"""The slices of a store's split as tensors to train on."""
+"""The slices or volumes of a store's split as tensors to train on."""
 
 from collections.abc import Iterator, Sequence
 from typing import Literal
@@ -8,18 +8,19 @@ import torch
 from torch import Tensor
 
 from berdiff.data.augment import augmented, crop, negative, random_patch, zoomed
-from berdiff.data.describe import expect
+from berdiff.data.describe import by, expect
+from berdiff.data.input_spec import Sides, size_of
 from berdiff.data.store import Store, as_unit
 
 Draw = tuple[int, int]  # (epoch, item)
 NEGATIVE_ZOOM = 1.45  # of parts that nobody marked: the larger ones of them hold the border of what is marked
 
 
-class SliceDataset:
-    """The slices of one split. What a draw gives is a pure function of (seed, epoch, item):
+class CaseDataset:
+    """The cases of one split. What a draw gives is a pure function of (seed, epoch, item):
 
-    - image (C, H, W) float32 in [0, 1],
-    - masks (R, K, H, W) uint8: with `raters="one"` a random one of the case's raters, as the paper trains (R = 1);
+    - image (C, *S) float32 in [0, 1],
+    - masks (R, K, *S) uint8: with `raters="one"` a random one of the case's raters, as the paper trains (R = 1);
       with `"all"` the case's raters over and over up to the store's count, so that none is padding.
 
     `crop` cuts the centre (64 of 128 keeps 99 % of LIDC's slices whole), and of `negatives` of the draws a place that
@@ -32,18 +33,22 @@ class SliceDataset:
         store: Store,
         split: str,
         raters: Literal["one", "all"] = "one",
-        crop: int | None = None,
+        crop: Sides | None = None,
         augment: bool = False,
         seed: int = 0,
         shift: int = 4,
-        patch: int | None = None,
+        patch: Sides | None = None,
         foreground: float = 0.33,
         negatives: float = 0.0,
         zoom: float = 1.0,
     ):
         expect(raters in ("one", "all"), "raters", "one or all", f"{raters!r}")
-        for name, side in (("crop", crop), ("patch", patch)):
-            expect(side is None or 0 < side <= min(store.size), name, f"1 to {min(store.size)}", side)
+        self.size = store.size
+        for name, sides in (("crop", crop), ("patch", patch)):
+            if sides is not None:
+                self.size = size_of(sides, len(store.size), name)
+                fits = all(0 < side <= most for side, most in zip(self.size, store.size, strict=True))
+                expect(fits, name, f"at most {by(store.size)}", by(self.size))
         expect(crop is None or patch is None, "patch", "no crop beside it", "both")
         expect(0 <= foreground <= 1, "foreground", "0 to 1", foreground)
         expect(shift >= 0, "shift", "at least 0", shift)
@@ -51,8 +56,6 @@ class SliceDataset:
         expect(len(self.indices), store.address, f"cases in the split {split}")
         self.store, self.raters, self.augment, self.seed, self.shift = store, raters, augment, seed, shift
         self.patch, self.foreground, self.negatives, self.zoom = patch, foreground, negatives, zoom
-        side = crop or patch
-        self.size = store.size if side is None else (side, side)
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -62,7 +65,7 @@ class SliceDataset:
         return image[0], masks[0]
 
     def batch(self, draws: Sequence[Draw]) -> tuple[Tensor, Tensor]:
-        """Images (B, C, H, W) and masks (B, R, K, H, W)."""
+        """Images (B, C, *S) and masks (B, R, K, *S)."""
         indices = self.indices[[item for _, item in draws]]
         items = [
             self._item(draw, int(self.store.cases.raters[index]), image, masks)
@@ -87,9 +90,9 @@ class SliceDataset:
         elif own < len(masks):
             masks = masks[(int(rng.integers(own)) + np.arange(len(masks))) % own]
         if self.patch is not None:
-            rows, columns = random_patch(masks, self.size, rng, self.foreground)
+            window = random_patch(masks, self.size, rng, self.foreground)
             # copies, so that the large arrays behind them can go
-            image, masks, shift = image[..., rows, columns].copy(), masks[..., rows, columns].copy(), 0
+            image, masks, shift = image[..., *window].copy(), masks[..., *window].copy(), 0
         image = as_unit(image)
         if self.negatives and rng.random() < self.negatives:
             empty = negative(image, every, self.size, NEGATIVE_ZOOM if self.augment else 1.0, rng)

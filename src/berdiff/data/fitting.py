@@ -43,8 +43,8 @@ def fit_spacing(spacing: Sequence[float], old: Sequence[int], new: Sequence[int]
     return row * old[0] / new[0], column * old[1] / new[1]
 
 
-def centre(array: np.ndarray, size: tuple[int, ...]) -> np.ndarray:
+def centre(array: np.ndarray, size: Sequence[int]) -> np.ndarray:
     """The centre (..., *size) of an array, with zeros around it where the array is the smaller."""
-    missing = [max(0, want - have) for have, want in zip(array.shape[-2:], size, strict=True)]
-    around = [(0, 0)] * (array.ndim - 2) + [(pixels // 2, pixels - pixels // 2) for pixels in missing]
+    missing = [max(0, want - have) for have, want in zip(array.shape[-len(size) :], size, strict=True)]
+    around = [(0, 0)] * (array.ndim - len(size)) + [(pixels // 2, pixels - pixels // 2) for pixels in missing]
     return crop(np.pad(array, around), size)

@@ -10,16 +10,24 @@ from annotated_types import Ge, Gt, Lt
 
 from berdiff.errors import InputError
 from berdiff.schema import Settings
+from berdiff.targets.kinds import Kind
 
 Rule = Literal["auto", "dtype", "percentiles", "brain", "minmax", "window"]
 Range = tuple[int, int]  # [first, last + 1)
 Size = tuple[int, ...]  # (H, W), or (Z, H, W) of volumes
+Sides = Annotated[int, Ge(1)] | tuple[Annotated[int, Ge(1)], ...]  # one for all axes, or one for each
 LARGEST = 2.0**126  # a quarter of what 32 bits hold: differences fit too
 Side = Annotated[int, Ge(1), Lt(2**20)]
 Millimetres = Annotated[float, Gt(0), Lt(1e6)]
 Modality = Literal["ct", "mr", "picture", "unknown"]
-Kind = Literal["independent", "nested", "exclusive"]
-"""How targets may lie to each other: anyhow; each inside the one before it; at most one per pixel."""
+
+
+def size_of(sides: Sides, axes: int, option: str) -> Size:
+    """One side for all axes, or one for each; `option` names it in an error."""
+    size = (sides,) * axes if isinstance(sides, int) else sides
+    if len(size) != axes:
+        raise InputError(f"{option}: expected one side or {axes}, found {len(size)}")
+    return size
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from math import isnan, prod
+from math import isnan, nan, prod
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,6 @@ from berdiff.data import table as tables
 from berdiff.data.case import Case, Progress, Reading
 from berdiff.data.describe import expect, refusing
 from berdiff.data.input_spec import InputSpec
-from berdiff.data.kinds import RULES, breach
 from berdiff.data.limits import check_size
 from berdiff.data.manifest import Manifest
 from berdiff.data.numbers import MAX_MM
@@ -34,6 +33,7 @@ from berdiff.errors import InputError
 from berdiff.files import lock, settle, whole_folder
 from berdiff.remote import new_folder, place
 from berdiff.schema import check
+from berdiff.targets.targets import Targets
 
 
 def prepare(
@@ -76,11 +76,10 @@ def prepare(
             else:
                 check_own_split([row.patient for row in rows], [row.split for row in rows], str(path))
                 split = {"by": "source"}
-            text = tables.table_text(rows)
+            text = tables.table_text(rows, len(reading.size))
             (folder / tables.NAME).write_text(text, encoding="utf-8", newline="")
             files = {file.relative_to(folder).as_posix(): file for file in folder.rglob("*") if file.is_file()}
-            kind = reading.kind if len(reading.targets) > 1 else "independent"  # one target has none
-            about = reading.intensity, source, reading.notes, kind
+            about = reading.intensity, source, reading.notes, Targets(reading.targets, reading.kind).kind
             seen: dict[str, Any] = {"modality": reading.modality, "crops": reading.crops, "spacing": reading.spacing}
             spec = InputSpec(reading.size, reading.channels, reading.targets, *about, **seen)
             manifest = Manifest(
@@ -162,7 +161,8 @@ def _write_arrays(folder: Path, reading: Reading, what: str, progress: Progress)
         masks[: len(case.masks)], masks[len(case.masks) :] = case.masks, 0
         chunks["images"].append(packed(case.image))
         chunks["masks"].append(packed(masks))
-        about = (case.name, case.patient, case.volume, *case.spacing, case.source, case.split)
+        spacing = case.spacing or (nan,) * len(reading.size)
+        about = (case.name, case.patient, case.volume, spacing, case.source, case.split)
         rows.append(CaseRow(*about, raters=len(case.masks)))
         if len(rows) % shard == 0:
             flush()
@@ -196,11 +196,13 @@ def _check(case: Case, reading: Reading, names: set[str], what: str) -> None:
         low, high = image.min(), image.max()  # NaN is in no range either
         expect(low >= 0 and high <= 1, where, "an image in [0, 1]", f"values from {low:g} to {high:g}")
     rest = (len(reading.targets), *reading.size)
-    fits = masks.ndim == 4 and masks.shape[1:] == rest and 1 <= len(masks) <= reading.raters
+    fits = masks.ndim == 1 + len(rest) and masks.shape[1:] == rest and 1 <= len(masks) <= reading.raters
     expect(fits, where, f"masks of shape (1 to {reading.raters}, {', '.join(map(str, rest))})", masks.shape)
     top = masks.max(initial=0)
     expect(masks.dtype == np.uint8 and top <= 1, where, "masks of 0 and 1", f"values up to {top:g}")
-    wrong = breach(masks, reading.targets, reading.kind)
-    expect(not wrong, where, f"{reading.kind} targets ({RULES[reading.kind]})", wrong)
-    known = all(0 < mm < MAX_MM or isnan(mm) for mm in case.spacing)
-    expect(known, where, "a spacing in mm, or none", case.spacing)
+    targets = Targets(reading.targets, reading.kind)
+    wrong = targets.violation(masks)
+    expect(not wrong, where, f"{targets.kind} targets ({targets.rule})", wrong)
+    if case.spacing is not None:
+        known = all(0 < mm < MAX_MM or isnan(mm) for mm in case.spacing) and len(case.spacing) == len(reading.size)
+        expect(known, where, "a spacing in mm along each axis, or none", case.spacing)

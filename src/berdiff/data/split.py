@@ -1,10 +1,10 @@
 """Splits by patient: slices of one patient look alike, so a patient is in one split only."""
 
-import hashlib
 from collections.abc import Iterable
 
 from berdiff.data.case import SPLITS
 from berdiff.data.describe import expect
+from berdiff.seeds import digest
 
 
 def split_patients(patients: Iterable[str], seed: int, val: float, test: float) -> dict[str, str]:
@@ -15,7 +15,7 @@ def split_patients(patients: Iterable[str], seed: int, val: float, test: float) 
     """
     fits = 0 <= val < 1 and 0 <= test < 1 and val + test < 1
     expect(fits, "--val and --test", "fractions that leave some for training", f"{val} and {test}")
-    ordered = sorted(set(patients), key=lambda name: hashlib.sha256(f"{seed}\0{name}".encode()).digest())
+    ordered = sorted(set(patients), key=lambda name: digest(f"{seed}\0{name}"))
     n = len(ordered)
     # at least one where a fraction is asked for and three or more are there; one is always left for training
     n_test, n_val = (max(round(n * fraction), int(fraction > 0 and n >= 3)) for fraction in (test, val))

@@ -1,9 +1,11 @@
 """The prepared store: a Zarr group of images and masks, a case table, and a manifest; in a folder or an object store.
 
-images/      (N, C, H, W)      uint8 or float32, one case per chunk, `shard` cases per file
-masks/       (N, R, K, H, W)   uint8 of 0 and 1; raters beyond a case's own count are zero
+images/      (N, C, *S)      uint8 or float32, one case per chunk, `shard` cases per file
+masks/       (N, R, K, *S)   uint8 of 0 and 1; raters beyond a case's own count are zero
 cases.csv    the case table
 manifest.json
+
+S are the spatial axes: (H, W) of slices, (Z, H, W) of volumes.
 """
 
 import os
@@ -70,28 +72,24 @@ class Store:
         return np.flatnonzero(self.cases.split == split)
 
     def read(self, indices: np.ndarray | list[int]) -> tuple[np.ndarray, np.ndarray]:
-        """images (N, C, H, W) float32 in [0, 1] and masks (N, R, K, H, W) uint8 of the cases at `indices`."""
+        """images (N, C, *S) float32 in [0, 1] and masks (N, R, K, *S) uint8 of the cases at `indices`."""
         images, masks = self.read_stored(indices)
         return as_unit(images), masks
 
     def read_stored(self, indices: np.ndarray | list[int]) -> tuple[np.ndarray, np.ndarray]:
         """As `read`, but the images as they are stored: uint8 or float32."""
-        indices = self._inside(indices)
-        with speaking(self.address, "a prepared store"):
-            images, masks = self._arrays()
-            return images.read(indices), masks.read(indices)
+        return self._read(indices, 0), self.read_masks(indices)
 
     def read_masks(self, indices: np.ndarray | list[int]) -> np.ndarray:
-        """masks (N, R, K, H, W) uint8 of the cases at `indices`, without their images."""
-        indices = self._inside(indices)
-        with speaking(self.address, "a prepared store"):
-            return self._arrays()[1].read(indices)
+        """masks (N, R, K, *S) uint8 of the cases at `indices`, without their images."""
+        return self._read(indices, 1)
 
-    def _inside(self, indices: np.ndarray | list[int]) -> np.ndarray:
+    def _read(self, indices: np.ndarray | list[int], array: int) -> np.ndarray:
         indices = np.asarray(indices, dtype=np.int64).reshape(-1)
         if ((indices < 0) | (indices >= len(self))).any():
             raise IndexError(f"a case outside 0..{len(self) - 1}")
-        return indices
+        with speaking(self.address, "a prepared store"):
+            return self._arrays()[array].read(indices)
 
     def _arrays(self) -> tuple[ShardedArray, ShardedArray]:
         """Opened once per process: file handles and network sessions do not survive a fork."""

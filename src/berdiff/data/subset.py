@@ -61,7 +61,7 @@ def _one_per_patient(store: Store, order: np.ndarray, count: int, marked_by: int
     chosen: dict[str, int] = {}
     for first in range(0, len(order), CHUNK):
         some = order[first : first + CHUNK]
-        marked = store.read_stored(some)[1].any(axis=(2, 3, 4)).sum(1)  # (B,) raters
+        marked = store.read_stored(some)[1].reshape(len(some), store.raters, -1).any(2).sum(1)  # (B,) raters
         for index in some[marked >= marked_by]:
             chosen.setdefault(str(store.cases.patient[index]), int(index))
             if len(chosen) == count:

@@ -1,9 +1,10 @@
-"""The case table of a store, one row per slice: a CSV file, so that anything can read it."""
+"""The case table of a store, one row per slice or volume: a CSV file, so that anything can read it."""
 
 import csv
 import io
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain
 from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
@@ -22,8 +23,7 @@ class CaseRow(NamedTuple):
     case: str
     patient: str
     volume: str
-    row_mm: float
-    column_mm: float
+    spacing: tuple[float, ...]  # mm, of each spatial axis
     source: str
     split: str
     raters: int
@@ -36,7 +36,7 @@ class CaseTable:
     case: np.ndarray  # str, unique
     patient: np.ndarray  # str
     volume: np.ndarray  # str
-    spacing: np.ndarray  # (N, 2) float64, mm per pixel (row, column), nan where unknown
+    spacing: np.ndarray  # (N, axes) float64, mm per pixel, nan where unknown
     source: np.ndarray  # str, the file it came from
     split: np.ndarray  # str, one of SPLITS
     raters: np.ndarray  # int, how many of the masks are raters'; those beyond are padding
@@ -50,18 +50,28 @@ class CaseTable:
         return {name: {"cases": len(found), "patients": len(set(found))} for name, found in patients.items()}
 
 
-def table_text(rows: Iterable[CaseRow]) -> str:
-    return csv_text([CaseRow._fields, *rows], csv.QUOTE_NONNUMERIC)  # names may hold anything
+def _header(axes: int) -> tuple[str, ...]:
+    spacing = ("slice_mm", "row_mm", "column_mm")[-axes:]
+    return tuple(chain(*(spacing if name == "spacing" else [name] for name in CaseRow._fields)))
+
+
+def table_text(rows: Iterable[CaseRow], axes: int) -> str:
+    """Of cases with so many spatial axes."""
+    place = CaseRow._fields.index("spacing")
+    flat = ((*row[:place], *row.spacing, *row[place + 1 :]) for row in rows)
+    return csv_text([_header(axes), *flat], csv.QUOTE_NONNUMERIC)  # names may hold anything
 
 
 def parse_table(text: str, what: str) -> CaseTable:
     """`what` is the file, for the error."""
     try:
         header, *lines = csv.reader(io.StringIO(text, newline=""), strict=True)
-        if tuple(header) != (names := CaseRow._fields):
+        axes = 3 if "slice_mm" in header else 2
+        if tuple(header) != (names := _header(axes)):
             raise csv.Error(f"the columns {', '.join(header)} instead of {', '.join(names)}")
         columns = dict(zip(names, zip(*lines, strict=True) if lines else [()] * len(names), strict=True))
-        spacing = np.array([columns.pop("row_mm"), columns.pop("column_mm")], dtype=np.float64).T.reshape(-1, 2)
+        spacing = [columns.pop(name) for name in names if name.endswith("_mm")]
+        spacing = np.array(spacing, dtype=np.float64).T.reshape(-1, axes)
         raters = np.array([int(number) for number in columns.pop("raters")], dtype=int)
         odd = (spacing <= 0) | (spacing >= MAX_MM)
         if odd.any() or (len(raters) and not 0 <= raters.min() <= raters.max() < 2**20):

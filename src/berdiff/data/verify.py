@@ -11,13 +11,13 @@ import numpy as np
 
 from berdiff.data import manifest as manifests
 from berdiff.data.case import SPLITS, Progress
-from berdiff.data.kinds import RULES, breach
 from berdiff.data.paths import expect_file, inside
 from berdiff.data.shards import cases_per_shard, shard_path
 from berdiff.data.split import leak
 from berdiff.data.store import Store
 from berdiff.errors import InputError
 from berdiff.remote import filesystem, is_remote, speaking
+from berdiff.targets.targets import Targets
 
 PIECE = 2**24  # bytes of a file that are read at a time
 
@@ -39,7 +39,8 @@ def _file_faults(store: Store) -> Iterator[str]:
     base = root.rstrip("/") + "/"
     found = {path.removeprefix(base) for path in fs.find(root)} - {manifests.NAME}
     shards = range(-(-len(store) // manifest.shard))
-    needed = {shard_path("images", i, 4) for i in shards} | {shard_path("masks", i, 5) for i in shards}
+    axes = {"images": 2 + len(store.size), "masks": 3 + len(store.size)}
+    needed = {shard_path(name, i, count) for name, count in axes.items() for i in shards}
     for name in sorted((set(manifest.files) | needed) - found):
         yield f"{address}/{name}: expected a file of the store, found none"
     for name in sorted(found - set(manifest.files)):
@@ -90,7 +91,7 @@ def _table_faults(store: Store) -> Iterator[str]:
 def _value_faults(store: Store, progress: Progress) -> Iterator[str]:
     """Block by block, so that memory does not grow with the store."""
     one = prod(store.size) * (4 * len(store.channels) + store.raters * len(store.targets))
-    step = cases_per_shard(one)
+    step, targets = cases_per_shard(one), Targets(store.targets, store.input_spec.kind)
     for first in range(0, len(store), step):
         indices = np.arange(first, min(first + step, len(store)))
         try:
@@ -106,7 +107,6 @@ def _value_faults(store: Store, progress: Progress) -> Iterator[str]:
             yield f"{where}: expected zeros beyond a case's own raters, found others"
         if images.dtype.kind == "f" and not (images.min() >= 0 and images.max() <= 1):
             yield f"{where}: expected images in [0, 1], found {images.min():g} to {images.max():g}"
-        kind = store.input_spec.kind
-        if wrong := next((found for case in masks if (found := breach(case, store.targets, kind))), ""):
-            yield f"{where}: expected {kind} targets ({RULES[kind]}), found {wrong}"
+        if wrong := next((found for case in masks if (found := targets.violation(case))), ""):
+            yield f"{where}: expected {targets.kind} targets ({targets.rule}), found {wrong}"
         progress(int(indices[-1]) + 1, len(store))

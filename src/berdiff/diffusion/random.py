@@ -1,6 +1,5 @@
 """Random numbers from one generator, or from one per mask: a mask's noise then does not depend on its batch."""
 
-import hashlib
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 from math import prod
@@ -10,6 +9,7 @@ import torch
 from torch import Tensor
 
 from berdiff.diffusion.along_z import Along
+from berdiff.seeds import seed_of
 
 Source = torch.Generator | Along
 """The random numbers of one mask: its own, or those of a slice that follow the slice before it."""
@@ -51,8 +51,7 @@ def sample_generators(
 
     A sample depends on the seed, its key and its number alone: not on the batch, the order or n.
     """
-    digests = (hashlib.sha256(f"{seed}|{key}|{i}".encode()).digest() for key in keys for i in range(n))
-    return [torch.Generator(device).manual_seed(int.from_bytes(digest[:7], "big")) for digest in digests]
+    return [torch.Generator(device).manual_seed(seed_of(seed, key, i, length=7)) for key in keys for i in range(n)]
 
 
 def spawn_generators(generator: torch.Generator, count: int) -> list[torch.Generator]:

@@ -12,21 +12,10 @@ from berdiff.errors import InputError
 from berdiff.evaluation.bootstrap import Figure, PatientBootstrap
 from berdiff.evaluation.evaluation_folder import read_result
 from berdiff.evaluation.layout import interval, number
-from berdiff.evaluation.per_case import (
-    TEXT,
-    Columns,
-    by_target,
-    direction,
-    from_csv,
-    label,
-    take,
-    units,
-)
+from berdiff.evaluation.per_case import TEXT, Columns, by_target, from_csv, take, units
 from berdiff.evaluation.report import captions, tables_of
-from berdiff.evaluation.scores import RATERS
+from berdiff.metrics import find_metric
 from berdiff.text_tables import TextTable, as_html, as_text
-
-OF_TARGETS = ("ged_", "hm_iou_", "dice_")  # metrics that the table has of each target
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,7 +104,7 @@ def _rows(evaluations: list[Evaluation], bootstrap: PatientBootstrap) -> list[di
     rows = []
     for other in others:
         found = units(other.columns)
-        for metric in (m for m in base if m in found and m not in RATERS):
+        for metric in (m for m in base if m in found and find_metric(m).of != "raters"):
             (a, patients), (b, _) = base[metric], found[metric]
             difference = bootstrap.estimate(b - a, patients)
             row = {"metric": metric, "first": first.name, "other": other.name, "difference": difference}
@@ -131,7 +120,7 @@ def comparison_tables(comparison: dict[str, Any]) -> list[TextTable]:
     heads = ["evaluation", "value", f"minus {first}", "95 % interval", "better"]
     tables = [(["mean over targets" if each else "", *heads], _lines(comparison["rows"], first))]
     for target, rows in each.items():
-        main = [row for row in rows if row["metric"].startswith(OF_TARGETS)]
+        main = [row for row in rows if find_metric(row["metric"]).main]
         tables.append(([f"target {target}", *heads], _lines(main, first)))
     return tables
 
@@ -163,10 +152,10 @@ def _lines(rows: list[dict[str, Any]], first: str) -> list[list[str]]:
     body: list[list[str]] = []
     for metric in dict.fromkeys(row["metric"] for row in rows):
         against = [row for row in rows if row["metric"] == metric]
-        body.append([label(metric), first, number(against[0]["first_value"]), "", "", ""])
+        body.append([find_metric(metric).label, first, number(against[0]["first_value"]), "", "", ""])
         for row in against:
             difference = row["difference"]
-            verdict = row["better"] or "undecided" if direction(metric) else ""
+            verdict = row["better"] or "undecided" if find_metric(metric).direction else ""
             values = [number(row["other_value"]), number(difference["value"]), interval(difference), verdict]
             body.append(["", row["other"], *values])
     return body
@@ -214,7 +203,7 @@ def _shared(evaluations: list[Evaluation]) -> list[Evaluation]:
 def _better(metric: str, difference: Figure, first: str, other: str) -> str | None:
     """Which is better where the interval leaves out 0; None where it does not, or no direction is the better one."""
     low, high = difference["low"], difference["high"]
-    best = direction(metric)
+    best = find_metric(metric).direction
     if not best or low is None or high is None or low <= 0 <= high:
         return None
     return other if (low > 0) == (best == "higher") else first

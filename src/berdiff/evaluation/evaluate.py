@@ -12,7 +12,8 @@ import torch
 
 from berdiff import __version__, schema
 from berdiff.data.case import Progress
-from berdiff.data.describe import expect
+from berdiff.data.describe import by, expect
+from berdiff.data.input_spec import size_of
 from berdiff.data.store import Store
 from berdiff.data.subset import choose_cases, choose_volumes
 from berdiff.diffusion.along_z import correlation
@@ -25,11 +26,13 @@ from berdiff.evaluation.published import paper_row
 from berdiff.evaluation.references import reference_scores
 from berdiff.evaluation.report import markdown
 from berdiff.evaluation.result_file import FORMAT, Asked, ResultFile
-from berdiff.evaluation.scores import SIZE_GAPS, Scores, choose_sets, score, score_likeliest
+from berdiff.evaluation.scores import SIZE_GAPS, choose_sets, score
 from berdiff.evaluation.settings import OF_VOLUMES, EvaluationSettings
 from berdiff.inference.model import Model
 from berdiff.inference.settings import COHERENCE, NEIGHBOURS
-from berdiff.metrics import Pairs, Votes
+from berdiff.metrics import Compared
+from berdiff.metrics.registry import PLUGINS, Values
+from berdiff.targets.targets import Targets
 
 SECONDS_BETWEEN_LOOKS = 0.5  # at batches that other processes have claimed
 Part = tuple[Columns, References, torch.Tensor | None]
@@ -89,7 +92,7 @@ def _settled(folder: EvaluationFolder, number: int, make: Callable[[], Part]) ->
 
 def _batches(store: Store, settings: EvaluationSettings) -> list[np.ndarray]:
     """Places in the store: of slices that are sampled together, or of one volume."""
-    if settings.by == "volume":
+    if settings.by == "volume" and len(store.size) == 2:
         return choose_volumes(store, settings.split, settings.limit, settings.seed, settings.least_slices or 1)
     chosen = choose_cases(store, settings.split, settings.limit, settings.seed)
     return [chosen[start : start + settings.batch_size] for start in range(0, len(chosen), settings.batch_size)]
@@ -103,15 +106,20 @@ def completed(settings: EvaluationSettings, model: Model, store: Store) -> Evalu
         sampler=settings.sampler or model.segmenter.sampler,
         crop=model.crop if settings.crop is None else settings.crop,
         device=model.device,
+        by="volume" if len(store.size) == 3 else settings.by,
     )
-    if settings.by == "volume" and settings.coherence is None:
+    if settings.by == "volume" and settings.coherence is None and len(store.size) == 2:
         settings = replace(settings, coherence=COHERENCE)
     schema.check(settings, EvaluationSettings, lambda name: f"--{name.replace('_', '-')}")
     own, known = store.targets, model.input_spec.targets
     same = len(own) == 1 or len(own) != len(known) or own == known  # one may be called otherwise
     expect(same, store.address, f"the targets of the model, {', '.join(known)}", ", ".join(own))
-    asked, side = settings.crop, min(store.size)
-    expect(asked is None or asked <= side, "--crop", f"1 to {side}, the size of the images", asked)
+    axes = len(model.input_spec.size)
+    expect(len(store.size) == axes, store.address, f"images of {axes} axes, as the model has them", by(store.size))
+    if settings.crop is not None:
+        crop = size_of(settings.crop, axes, "--crop")
+        fits = all(side <= most for side, most in zip(crop, store.size, strict=True))
+        expect(fits, "--crop", f"at most {by(store.size)}, the size of the images", by(crop))
     return settings
 
 
@@ -126,7 +134,8 @@ def identity(model: Model, store: Store, settings: EvaluationSettings) -> dict[s
     asked = schema.plain(settings)
     if settings.by == "slice":  # as before there were volumes
         asked = {name: value for name, value in asked.items() if name not in ("by", *OF_VOLUMES)}
-    return {"model": model.name, **hashes, **asked, **model.rounding()}
+    joined = {"metrics": names} if (names := PLUGINS.names()) else {}
+    return {"model": model.name, **hashes, **asked, **joined, **model.rounding()}
 
 
 def _one_batch(model: Model, store: Store, indices: np.ndarray, settings: EvaluationSettings) -> Part:
@@ -134,25 +143,26 @@ def _one_batch(model: Model, store: Store, indices: np.ndarray, settings: Evalua
     cases = {name: getattr(store.cases, name)[indices] for name in ("case", "patient", "volume", "raters")}
     raters, names = torch.from_numpy(cases["raters"]), cases["case"].tolist()
     n, rule, seed = settings.samples, settings.set, settings.seed
-    crop = None if settings.crop is None else (settings.crop, settings.crop)
-    rho = None if settings.by == "slice" else correlation(NEIGHBOURS, settings.coherence or 0.0) or None
+    crop = None if settings.crop is None else size_of(settings.crop, len(store.size), "--crop")
+    rho = correlation(NEIGHBOURS, settings.coherence or 0.0) or None if settings.by == "volume" else None
     started = time.perf_counter()
     pool = sample_cases(
         model.segmenter, image, names, settings.pool, settings.sampler, seed, settings.device, crop, rho
     )
     seconds = (time.perf_counter() - started) / len(indices)
-    if settings.by == "volume":
+    if settings.by == "volume" and len(store.size) == 2:
         raters, cases = _of_volume(raters, cases, store.address)
-        pool, mask, names = stacked(pool), stacked(mask), cases["case"].tolist()
-    pairs = Pairs.of(pool, mask, raters)
-    sets = choose_sets(pool, pairs, n, rule, names, seed)
+        pool, mask = (slices.movedim(0, 2)[None] for slices in (pool, mask))
+        names = cases["case"].tolist()
+    compared = Compared(pool, mask, raters)
+    sets = choose_sets(compared, n, rule, names, seed)
     columns: Columns = {name: np.repeat(values, len(store.targets)) for name, values in cases.items()}
     columns["target"] = np.array([*store.targets] * len(names), dtype=object)
     if settings.by == "volume":
-        columns |= _flat(dict(zip(SIZE_GAPS, pairs.size_gaps(), strict=True)))
-    columns |= _flat(score(pairs, Votes.of(pool, mask, raters), sets))
-    if len(store.targets) > 1 and store.input_spec.kind == model.input_spec.kind == "exclusive":
-        columns |= _flat(score_likeliest(pool, mask, raters))
+        columns |= _flat(dict(zip(SIZE_GAPS, compared.pairs.size_gaps(), strict=True)))
+    kind = Targets(store.targets, store.input_spec.kind).kind
+    same = kind == Targets(store.targets, model.input_spec.kind).kind
+    columns |= _flat(score(compared, sets, kind if same else "independent"))
     columns[TIME] = np.full(len(columns["case"]), seconds)
     references = reference_scores(mask, raters, names, n, seed, rule, settings.pool)
     kept = pool[torch.arange(len(pool))[:, None], torch.from_numpy(sets[n])] if settings.save_samples else None
@@ -167,14 +177,7 @@ def _of_volume(raters: torch.Tensor, cases: Columns, what: str) -> tuple[torch.T
     return raters[:1], first | {"case": first["volume"]}
 
 
-def stacked(masks: torch.Tensor) -> torch.Tensor:
-    """Slices `(Z, n, K, H, W)` as one case whose voxels lie in one tall plane, `(1, n, K, Z * H, W)`: metrics count
-    voxels, and do not ask where they are."""
-    Z, n, K, H, W = masks.shape
-    return masks.permute(1, 2, 0, 3, 4).reshape(1, n, K, Z * H, W)
-
-
-def _flat(scores: Scores) -> Columns:
+def _flat(scores: Values) -> Columns:
     """(B, K) per metric -> one entry per case and target, case by case."""
     return {name: values.reshape(-1) for name, values in scores.items()}
 

@@ -3,6 +3,7 @@
 import csv
 import io
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -13,29 +14,15 @@ from berdiff import schema
 from berdiff.data.csv_table import csv_text
 from berdiff.errors import InputError
 from berdiff.evaluation.bootstrap import Figure, PatientBootstrap
-from berdiff.evaluation.scores import FINDING, LIKELIEST_PIXELS, PIXELS, SIZE_GAPS
-from berdiff.metrics import dice_from_counts
-from berdiff.metrics.names import find_metric
+from berdiff.evaluation.scores import FINDING, SIZE_GAPS
+from berdiff.metrics import all_metrics, dice_from_counts, find_metric
+from berdiff.metrics.registry import PIXELS
 
 Columns = dict[str, np.ndarray]  # column -> one entry per case and target
 
 TEXT = ("case", "patient", "volume", "target")
 WHOLE = ("raters", *PIXELS)
-NUMBERS = {*WHOLE, *LIKELIEST_PIXELS}  # whole ones
-NOT_METRICS = {*TEXT, *NUMBERS, *FINDING, *SIZE_GAPS}
-DICE = {"dice": PIXELS, "dice_likeliest": LIKELIEST_PIXELS}  # column -> those from which it follows by volume
 TIME = "seconds"
-
-
-def label(metric: str) -> str:
-    """ged_16_unbiased -> GED 16, unbiased; dice_slice -> Dice by slice."""
-    return find_metric(metric).label
-
-
-def direction(metric: str) -> str:
-    """Whether "higher" or "lower" is better; "" where neither is."""
-    return find_metric(metric).better
-
 
 Units = tuple[np.ndarray, np.ndarray]
 """(values, their patients)"""
@@ -47,15 +34,26 @@ def units(columns: Columns) -> dict[str, Units]:
     A metric that no case has (NaN), such as the distance of two raters where all cases have one, is left out.
     """
     out: dict[str, Units] = {}
+    dice, others = dice_pixels(), {*TEXT, *_whole(), *FINDING, *SIZE_GAPS}
     for name, values in columns.items():
-        if name in DICE:
-            out |= _dice_units(columns, name)
-        elif name not in NOT_METRICS and not np.isnan(values).all():
+        if name in dice:
+            out |= _dice_units(columns, name, dice[name])
+        elif name not in others and not np.isnan(values).all():
             out[name] = (values, columns["patient"])
     return out
 
 
-def _dice_units(columns: Columns, name: str) -> dict[str, Units]:
+def dice_pixels() -> dict[str, tuple[str, str, str]]:
+    """Each Dice -> the columns of pixels from which it follows by volume."""
+    return {metric.name: metric.pixels for metric in all_metrics() if metric.pixels is not None}
+
+
+def _whole() -> set[str]:
+    """Columns of whole numbers."""
+    return {*WHOLE, *chain(*dice_pixels().values())}
+
+
+def _dice_units(columns: Columns, name: str, pixels: tuple[str, str, str]) -> dict[str, Units]:
     """Dice by slice, volume and patient. Of one target also of those alone that most raters mark: in the others an
     empty mask has Dice 1. Of several targets that would be no mean over targets, for they differ in how many those are.
     """
@@ -64,8 +62,8 @@ def _dice_units(columns: Columns, name: str) -> dict[str, Units]:
     volume = np.where(columns["volume"] == "", patient, columns["volume"])
     each = {
         "slice": (columns[name], patient, columns["pixels_majority"]),
-        "volume": _grouped_dice(columns, volume, DICE[name]),
-        "patient": _grouped_dice(columns, patient, DICE[name]),
+        "volume": _grouped_dice(columns, volume, pixels),
+        "patient": _grouped_dice(columns, patient, pixels),
     }
     if SIZE_GAPS[0] in columns:
         del each["slice"]  # the cases are volumes
@@ -108,7 +106,8 @@ def join(parts: Sequence[Columns]) -> Columns:
 
 def typed(columns: Mapping[str, Any]) -> Columns:
     """Lists of texts or numbers as columns."""
-    kinds = {name: object if name in TEXT else np.int64 if name in NUMBERS else np.float64 for name in columns}
+    whole = _whole()
+    kinds = {name: object if name in TEXT else np.int64 if name in whole else np.float64 for name in columns}
     return {name: np.array(values, dtype=kinds[name]) for name, values in columns.items()}
 
 
@@ -130,10 +129,9 @@ def from_csv(path: Path) -> Columns:
         raise InputError(f"{path}: expected a table of cases, found none or a damaged one ({error!s:.300})") from error
     if missing := {*TEXT, *WHOLE, "d_yy"} - set(columns):
         raise InputError(f"{path}: expected the column {min(missing)}, found {', '.join(columns):.300}")
-    for name in columns:
-        if name not in NOT_METRICS and name not in DICE:
-            try:
-                find_metric(name)
-            except InputError as error:
-                raise InputError(f"{path}: {error}") from error
+    for name in {*columns} - {*TEXT, *_whole(), *FINDING, *SIZE_GAPS, *dice_pixels()}:
+        try:
+            find_metric(name)
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from error
     return columns

@@ -6,14 +6,15 @@ from typing import Any
 
 from berdiff import schema
 from berdiff.data.describe import by
-from berdiff.data.kinds import RULES
 from berdiff.diffusion.sampler import Sampler
 from berdiff.evaluation.bootstrap import Figure
 from berdiff.evaluation.layout import interval, number, pipes
-from berdiff.evaluation.per_case import TIME, direction, label
+from berdiff.evaluation.per_case import TIME
 from berdiff.evaluation.result_file import Asked, OfData, OfFinding
 from berdiff.inference.settings import NEIGHBOURS
 from berdiff.methods.sampling import describe
+from berdiff.metrics import find_metric
+from berdiff.targets.kinds import RULES
 from berdiff.text_tables import TextTable
 
 # in tables of their own
@@ -23,6 +24,8 @@ DISTANCES = {
     "d_yy": "two raters, also one with itself, d_YY",
     "d_raters": "two different raters, D",
 }
+PARITY = {"samples": "a sample", "raters": "another rater", "difference": "difference"}
+SIZES = {"samples": "two samples, voxels", "raters": "two raters, voxels", "ratio": "ratio"}
 FINDING = {"ece": "ECE", "ece_if_calibrated": "ECE if calibrated", "r2": "R^2", "ged": "GED, 2 (p - q)^2"}
 
 
@@ -34,49 +37,36 @@ def tables_of(result: Mapping[str, Any]) -> list[TextTable]:
     body = []
     for metric in (name for name in metrics if name not in (*DISTANCES, "finding_ged")):
         published = [number(paper["metrics"].get(metric))] if paper else []
-        body.append([label(metric), direction(metric), *_cells(metrics[metric]), *published])
+        body.append([find_metric(metric).label, find_metric(metric).direction, *_cells(metrics[metric]), *published])
     points = [
-        [label(metric), *(number(figures.get(metric, {}).get("value")) for figures in references.values())]
+        [find_metric(metric).label, *(_value(figures, metric) for figures in references.values())]
         for metric in metrics
         if any(metric in figures for figures in references.values())
     ]
-    distances = [[words, *_cells(metrics[name])] for name, words in DISTANCES.items() if name in metrics]
     return [
         (header, body),
         *_targets(result),
         (["reference points", *references], points),
-        (["distance, 1 - IoU, of", "value", "95 % interval"], distances),
-        *_parity(result),
-        *_sizes(result),
-        *(_finding(*each) for each in result["finding"].items()),
+        *_intervals("distance, 1 - IoU, of", DISTANCES, metrics),
+        *_intervals("agreement with a rater of", PARITY, result["rater_parity"]),
+        *_intervals("difference in volume of", SIZES, result.get("size_spread")),
+        *chain(*(_intervals(f"P(finding), {name}", FINDING, of) for name, of in result["finding"].items())),
     ]
+
+
+def _value(figures: Mapping[str, Figure], metric: str) -> str:
+    return number(figures[metric]["value"]) if metric in figures else ""
 
 
 def _cells(figure: Figure) -> list[str]:
     return [number(figure["value"]), interval(figure)]
 
 
-def _parity(result: Mapping[str, Any]) -> Iterator[TextTable]:
-    """None where every case has one rater."""
-    if parity := result["rater_parity"]:
-        words = {"samples": "a sample", "raters": "another rater", "difference": "difference"}
-        body = [[words[name], *_cells(figure)] for name, figure in parity.items() if name in words]
-        yield ["agreement with a rater of", "value", "95 % interval"], body
-
-
-def _sizes(result: Mapping[str, Any]) -> Iterator[TextTable]:
-    """Of volumes alone."""
-    if spread := result.get("size_spread"):
-        words = {"samples": "two samples, voxels", "raters": "two raters, voxels", "ratio": "ratio"}
-        body = [[words[name], *_cells(figure)] for name, figure in spread.items() if name in words]
-        yield ["difference in volume of", "value", "95 % interval"], body
-
-
-def _finding(target: str, figures: OfFinding) -> TextTable:
-    return (
-        [f"P(finding), {target}", "value", "95 % interval"],
-        [[words, *_cells(figures[name])] for name, words in FINDING.items() if figures.get(name)],
-    )
+def _intervals(title: str, words: dict[str, str], figures: Mapping[str, Any] | None) -> Iterator[TextTable]:
+    """Figures with their intervals; no table where there are none."""
+    if figures:
+        body = [[line, *_cells(figures[name])] for name, line in words.items() if figures.get(name)]
+        yield [title, "value", "95 % interval"], body
 
 
 def _targets(result: Mapping[str, Any]) -> Iterator[TextTable]:
@@ -84,7 +74,7 @@ def _targets(result: Mapping[str, Any]) -> Iterator[TextTable]:
     metrics, each = result["metrics"], result["by_target"]
     if each:
         body = [
-            [label(metric), *(number(of.get(metric, {}).get("value")) for of in (*each.values(), metrics))]
+            [find_metric(metric).label, *(_value(of, metric) for of in (*each.values(), metrics))]
             for metric in dict.fromkeys(chain(*each.values()))
             if metric != TIME
         ]
@@ -95,7 +85,11 @@ def _target(target: str, result: Mapping[str, Any]) -> TextTable:
     """One target with its intervals, beside its own reference points."""
     figures, references = result["by_target"][target], result["references_by_target"].get(target, {})
     body = [
-        [label(metric), *_cells(figure), *(number(of.get(metric, {}).get("value")) for of in references.values())]
+        [
+            find_metric(metric).label,
+            *_cells(figure),
+            *(_value(of, metric) for of in references.values()),
+        ]
         for metric, figure in figures.items()
         if metric != TIME
     ]
@@ -115,7 +109,8 @@ def _reliability(target: str, figures: OfFinding) -> TextTable:
 def extent(result: Mapping[str, Any]) -> str:
     """Which part of the images the figures are on, and which part the model sees."""
     size, crop = result["data"]["size"], result["settings"]["crop"]
-    seen = "all of it" if crop is None or [crop, crop] == size else f"the centre {by([crop, crop])}"
+    sides = [crop] * len(size) if isinstance(crop, int) else crop
+    seen = "all of it" if sides in (None, size) else f"the centre {by(sides)}"
     return f"figures on the whole {by(size)}; the model sees {seen}"
 
 

@@ -6,11 +6,12 @@ from annotated_types import Ge, Len
 from typing_extensions import TypedDict
 
 from berdiff import schema
-from berdiff.data.input_spec import Kind, Side
+from berdiff.data.input_spec import Side, Sides
 from berdiff.diffusion.sampler import Sampler
 from berdiff.evaluation.bootstrap import Figure
 from berdiff.inference.settings import Precision
 from berdiff.schema import Count, Natural
+from berdiff.targets.kinds import Kind
 
 FORMAT = 3
 
@@ -47,7 +48,7 @@ class Asked(TypedDict):
     set: str
     pool: Count
     seed: int
-    crop: Count | None
+    crop: Sides | None
     sampler: Sampler | None  # in plain JSON types
     by: NotRequired[Literal["slice", "volume"]]
     precision: NotRequired[Precision]
@@ -58,7 +59,7 @@ class Asked(TypedDict):
 
 class OfData(TypedDict):
     source: str
-    size: Annotated[list[Side], Len(2, 2)]
+    size: Annotated[list[Side], Len(2, 3)]
     cases: Natural
     cases_of_several_raters: Natural
     patients: Natural

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 import tyro
 from annotated_types import Ge
 
+from berdiff.data.input_spec import Sides
 from berdiff.diffusion.sampler import Sampler
 from berdiff.errors import InputError
 from berdiff.inference.settings import FromPool, SetRule
@@ -30,8 +31,9 @@ class EvaluationSettings(FromPool, Settings):
     sampler: Annotated[Sampler | None, tyro.conf.Suppress] = None  # None: the model's own
     seed: Annotated[int, Ge(0)] = 0  # seed of the samples, of the subset and of the bootstrap
     batch_size: Count = 16  # images sampled together
-    crop: Count | None = None
-    """side in pixels of the centre that the model sees; figures are on the whole image. Default: as in its training"""
+    crop: Sides | None = None
+    """side in pixels of the centre that the model sees, or a side for each axis; figures are on the whole image.
+    Default: as in its training"""
     by: Literal["slice", "volume"] = "slice"
     """what a case is: a slice, or a volume (such as a nodule) as a whole, all its slices in the store together"""
     coherence: Annotated[float | None, Ge(0), tyro.conf.arg(metavar="MM")] = None

@@ -11,7 +11,7 @@ import torch
 from berdiff import hub, schema
 from berdiff.data.apply import Prepared
 from berdiff.data.describe import by, expect, present
-from berdiff.data.input_spec import InputSpec
+from berdiff.data.input_spec import InputSpec, Sides, Size
 from berdiff.data.store import Store
 from berdiff.device import choose_device, choose_precision
 from berdiff.diffusion.sampler import Sampler
@@ -39,10 +39,10 @@ class Model:
     segmenter: Segmenter
     name: str
     input_spec: InputSpec
-    size: tuple[int, ...]  # (H, W), or (Z, H, W), that the network sees at once
+    size: Size  # that the network sees at once
     device: str = "cpu"
     store: str | None = None  # what its run was trained on, where the model lies in a run
-    crop: int | None = None  # pixels per side of the centre to take of a larger store; None: all of it
+    crop: Sides | None = None  # pixels per side of the centre to take of a larger store; None: all of it
 
     def __repr__(self) -> str:
         """What it is, what it sees and marks, and what it was trained on."""
@@ -237,7 +237,7 @@ class Model:
 def load(
     path_or_name: str | Path,
     device: str = "auto",
-    size: tuple[int, ...] | None = None,
+    size: Size | None = None,
     precision: Precision = "fp32",
     compile: bool = False,
 ) -> Model:
@@ -255,7 +255,7 @@ def load(
     spec, stride = segmenter.input_spec, segmenter.stride
     size = size or spec.size
     fits = min(size) > 0 and not any(side % stride for side in size)
-    expect(fits, "--size", f"height and width in multiples of {stride}", f"{size[0]} {size[1]}")
+    expect(fits, "--size", f"height and width in multiples of {stride}", " ".join(map(str, size)))
     place = path.resolve()
     run = place.parent if place.name == "model" else None
     published = hub.address_of(place)
@@ -263,7 +263,7 @@ def load(
         note(f"model: {published}")  # which commit it was
     name = published or (run or place).name
     if run is None or not (run / "config.json").is_file():
-        whole = spec.patches or spec.size[0] != spec.size[1]  # a crop is square
+        whole = spec.patches or len(set(spec.size)) > 1  # a crop is square
         return Model(segmenter, name, spec, size, device, crop=None if whole else spec.size[0])
     data = present(read_run_file(run).get("data"), run / "config.json", "what it was trained on (data)")
     return Model(segmenter, name, spec, size, device, data["store"], data["crop"])

@@ -12,10 +12,10 @@ import numpy as np
 from berdiff.data.describe import by
 from berdiff.data.image import Grid, Range
 from berdiff.data.input_spec import Kind
-from berdiff.inference.label_map import fits_label_map, label_map, likeliest
 from berdiff.inference.measurements import QUANTILES, measure
 from berdiff.inference.representatives import Representative, disagreement, representatives
 from berdiff.metrics import more_than
+from berdiff.targets.targets import Targets, label_map
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -90,11 +90,11 @@ class Result:
     @property
     def one_map(self) -> bool:
         """Whether a label map can hold the targets: several of them, nested or exclusive."""
-        return fits_label_map(self.targets, self.kind)
+        return Targets(self.targets, self.kind).one_map
 
     def majority(self) -> np.ndarray:
         """(K, [Z,] H, W) uint8: `mask`; of exclusive targets, each where it is the likeliest class, background too."""
-        return likeliest(self.pool) if self.kind == "exclusive" else self.mask()
+        return Targets(self.targets, self.kind).answer(self.pool)
 
     def label_map(self) -> np.ndarray:
         """([Z,] H, W) uint8: the majority as 0 for the background and k + 1 for target k; of nested targets the

@@ -6,12 +6,13 @@ from typing import Any, Required
 from typing_extensions import TypedDict
 
 from berdiff import schema
+from berdiff.data.input_spec import Sides
 
 
 class RunData(TypedDict):
     __pydantic_config__ = {"extra": "allow", "strict": True}  # type: ignore[misc]  # noqa: RUF012
     store: str | None
-    crop: int | None
+    crop: Sides | None
 
 
 class RunFile(TypedDict, total=False):

@@ -1,10 +1,9 @@
 """Which n masks to show of a pool of P fair samples. No torch here."""
 
-import hashlib
-
 import numpy as np
 
 from berdiff.inference.settings import SetRule
+from berdiff.seeds import rng_of
 
 
 def choose_set(
@@ -35,12 +34,6 @@ def choose_set(
 def set_rng(seed: int, name: str) -> np.random.Generator:
     """The random numbers by which a set is chosen for a case."""
     return rng_of("set", seed, name)
-
-
-def rng_of(*key: object) -> np.random.Generator:
-    """Random numbers that depend on the key (a seed, a case's name) alone, not on the batch a case comes in."""
-    digest = hashlib.sha256("|".join(map(str, key)).encode()).digest()
-    return np.random.default_rng(int.from_bytes(digest[:8], "big"))
 
 
 def _systematic(pool: np.ndarray, n: int, start: int) -> np.ndarray:

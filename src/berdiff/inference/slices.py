@@ -82,7 +82,7 @@ def sample_slices(
         except ValueError as error:  # how a method reports what does not fit: channels, size, steps
             raise InputError(f"the model cannot sample these images: {error}") from error
         for one, masks in zip(batch, samples, strict=True):
-            one.place[:] = centre(masks, one.place.shape[-2:])
+            one.place[:] = centre(masks, one.place.shape[2:])
         advance(len(batch))
 
 

@@ -16,7 +16,6 @@ import numpy as np
 from berdiff import __version__, schema
 from berdiff.data.csv_table import csv_text
 from berdiff.errors import InputError
-from berdiff.inference.label_map import fits_label_map, label_map
 from berdiff.inference.model import Model
 from berdiff.inference.opening import ReadInput
 from berdiff.jobs.cohort import COLUMNS, rows_of
@@ -27,6 +26,7 @@ from berdiff.jobs.store import ResultFiles
 from berdiff.output.label_files import label_meaning
 from berdiff.output.nifti import nifti_bytes
 from berdiff.output.overlay_files import by_target
+from berdiff.targets.targets import Targets, label_map
 
 FINDINGS, TABLE = "findings.json", "findings.csv"
 
@@ -115,7 +115,7 @@ def _volume_files(
     for name, array in zip(by_target(spec.targets, "saliency"), saliency, strict=True):
         yield f"{name}.nii.gz", nifti_bytes(array, read.grid)
     majority = combined_majority(files, case, found, saliency, spec.kind == "exclusive")
-    if fits_label_map(spec.targets, spec.kind):
+    if Targets(spec.targets, spec.kind).one_map:
         meaning = schema.dump(label_meaning(spec.targets, spec.kind))
         yield "mask.nii.gz", nifti_bytes(label_map(majority), read.grid, meaning)
         yield "labels.json", meaning.encode()

@@ -10,13 +10,14 @@ from typing import Any, ClassVar, Literal, Self
 import torch
 from torch import Tensor, nn
 
-from berdiff.data.input_spec import InputSpec, Kind
+from berdiff.data.input_spec import InputSpec, Size
 from berdiff.diffusion.bernoulli import check_mask
 from berdiff.diffusion.random import Generators, Source, spawn_generators, uniform
 from berdiff.diffusion.sampler import Sampler
 from berdiff.diffusion.sampling import Callback
 from berdiff.errors import InputError
 from berdiff.methods.config import MethodConfig
+from berdiff.targets.kinds import Kind
 
 Terms = Mapping[str, Tensor]
 """The terms of a training loss, each a scalar; "loss" is the one to minimise."""
@@ -94,7 +95,7 @@ class Segmenter(nn.Module, ABC):
         generators: Generators,
         sampler: Sampler | None = None,
         callback: Callback | None = None,
-        tile: tuple[tuple[int, ...], float] | None = None,
+        tile: tuple[Size, float] | None = None,
     ) -> Tensor:
         """n masks per image; `sampler` None is the method's own, `callback` runs after each step of each pass.
 
@@ -133,7 +134,7 @@ class Segmenter(nn.Module, ABC):
         """How many images go through the network at once, n masks of each; fewer of them take as long."""
         return max(1, self.masks_per_pass // n)
 
-    def tiled(self, size: tuple[int, ...], overlap: float) -> "Segmenter":
+    def tiled(self, size: Size, overlap: float) -> "Segmenter":
         """The same model, weights shared, for images larger than `size`."""
         raise InputError(
             f"expected an image (or --center) of {'x'.join(map(str, size))} pixels for the method "

@@ -118,9 +118,8 @@ def _load(folder: Path) -> Segmenter:
     except (ValueError, RuntimeError, SafetensorError) as error:
         raise InputError(f"{folder}: expected weights that fit the configuration, found: {error}") from error
     segmenter.weights_sha256 = digest
-    if len(spec.size) == 2:
-        segmenter.to(memory_format=torch.channels_last)  # pyright: ignore  # the faster one without gradients
-    return segmenter
+    last = torch.channels_last if len(segmenter.input_spec.size) == 2 else torch.channels_last_3d
+    return segmenter.to(memory_format=last)  # pyright: ignore  # the faster one without gradients
 
 
 def read_config(file: Path) -> tuple[MethodConfig, InputSpec, str]:

@@ -7,17 +7,18 @@ from berdiff.errors import InputError
 
 
 def check(samples: Tensor, masks: Tensor, raters: Tensor | None) -> Tensor:
-    """Raise unless samples `(B, n, K, H, W)` and masks `(B, R, K, H, W)` fit; return the raters of each case `(B,)`.
+    """Raise unless samples `(B, n, K, *S)` and masks `(B, R, K, *S)` fit; return the raters of each case `(B,)`.
 
     A case with fewer raters than R is padded with empty masks; `raters` says how many of its masks count, from the
     first on. None: all R of every case.
     """
     for name, x, count in (("samples", samples, "n"), ("masks", masks, "R")):
-        if x.ndim != 5:
-            raise InputError(f"{name}: expected the shape (B, {count}, K, H, W), found {tuple(x.shape)}")
+        if x.ndim not in (5, 6):
+            shapes = f"(B, {count}, K, H, W) or (B, {count}, K, Z, H, W)"
+            raise InputError(f"{name}: expected the shape {shapes}, found {tuple(x.shape)}")
     if samples.shape[0] != masks.shape[0] or samples.shape[2:] != masks.shape[2:]:
         raise InputError(
-            "samples and masks: expected (B, n, K, H, W) and (B, R, K, H, W) with equal B, K, H and W, "
+            "samples and masks: expected the same cases, targets and pixels, "
             f"found {tuple(samples.shape)} and {tuple(masks.shape)}"
         )
     if 0 in samples.shape[1:]:

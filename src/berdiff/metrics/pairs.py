@@ -31,7 +31,7 @@ class Pairs:
 
     @classmethod
     def of(cls, samples: Tensor, masks: Tensor, raters: Tensor | None = None) -> "Pairs":
-        """samples `(B, n, K, H, W)`, masks `(B, R, K, H, W)`, raters `(B,)` or None for R everywhere."""
+        """samples `(B, n, K, *S)`, masks `(B, R, K, *S)`, raters `(B,)` or None for R everywhere."""
         raters = check(samples, masks, raters)
         s, y = _flat(as_bytes(samples, "samples")), _flat(as_bytes(masks, "masks"))
         (b, k, n, _), r = s.shape, y.shape[2]
@@ -65,19 +65,17 @@ class Pairs:
         rater = np.arange(int(self.intersections.shape[-1]) - self.n)
         return np.asarray((rater < self.raters[:, None]) / self.raters[:, None])
 
-    def d_sy(self, first: int | None = None) -> np.ndarray:
-        """(B, K): mean distance 1 - IoU of a sample to a rater, over the first samples (None: all)."""
-        iou = self.iou[:, :, : self._first(first), self.n :].mean(-2)
-        return 1 - np.einsum("bkr,br->bk", iou, self.weight)
+    def d_sy(self) -> np.ndarray:
+        """(B, K): mean distance 1 - IoU of a sample to a rater."""
+        return 1 - np.einsum("bkr,br->bk", self.iou[:, :, : self.n, self.n :].mean(-2), self.weight)
 
-    def d_ss(self, first: int | None = None) -> np.ndarray:
+    def d_ss(self) -> np.ndarray:
         """(B, K): mean distance of two samples over ALL pairs, each with itself included."""
-        s = self._first(first)
-        return 1 - self.iou[:, :, :s, :s].mean((-2, -1))
+        return 1 - self.iou[:, :, : self.n, : self.n].mean((-2, -1))
 
-    def d_ss_distinct(self, first: int | None = None) -> np.ndarray:
+    def d_ss_distinct(self) -> np.ndarray:
         """(B, K): mean distance of two different samples; NaN where there is one."""
-        return _over_distinct(self.d_ss(first), self._first(first))
+        return _over_distinct(self.d_ss(), self.n)
 
     @cached_property
     def d_yy(self) -> np.ndarray:
@@ -99,36 +97,30 @@ class Pairs:
         of_raters = np.einsum("bkqr,bq,br->bk", gaps, self.weight, self.weight)
         return _over_distinct(of_samples, self.n), _over_distinct(of_raters, self.raters[:, None])
 
-    def ged(self, first: int | None = None) -> np.ndarray:
-        """(B, K): the squared GED over all pairs (V-statistic)."""
-        return 2 * self.d_sy(first) - self.d_ss(first) - self.d_yy
+    def ged(self) -> np.ndarray:
+        """(B, K): the squared generalised energy distance with d = 1 - IoU, over all pairs (V-statistic)."""
+        return 2 * self.d_sy() - self.d_ss() - self.d_yy
 
-    def ged_unbiased(self, first: int | None = None) -> np.ndarray:
-        """(B, K): GED with the samples' own term over distinct pairs; may be negative for one case."""
-        if self._first(first) < 2:
+    def ged_unbiased(self) -> np.ndarray:
+        """(B, K): GED with the samples' own term over distinct pairs: its expectation does not depend on n >= 2. It may
+        be negative for one case."""
+        if self.n < 2:
             raise InputError("samples: expected at least 2 for the unbiased GED, found 1")
-        return 2 * self.d_sy(first) - self.d_ss_distinct(first) - self.d_yy
+        return 2 * self.d_sy() - self.d_ss_distinct() - self.d_yy
 
-    def hm_iou(self, first: int | None = None) -> np.ndarray:
+    def hm_iou(self) -> np.ndarray:
         """(B, K): mean IoU of the best one-to-one matching, after repeating both sides to their lcm."""
-        s = self._first(first)
         out = np.empty(self.intersections.shape[:2])
         for r in np.unique(self.raters):
             chosen = self.raters == r
-            out[chosen] = matched_iou(self.iou[chosen, :, :s, self.n : self.n + r])
+            out[chosen] = matched_iou(self.iou[chosen, :, : self.n, self.n : self.n + r])
         return out
 
-    def d_max(self, first: int | None = None) -> np.ndarray:
-        """(B, K): each rater's best Dice among the samples, averaged over the raters."""
-        s = self._first(first)
-        total = self.area[..., :s, None] + self.area[..., None, self.n :]
-        dice = _ratio(2 * self.intersections[:, :, :s, self.n :], total)
+    def d_max(self) -> np.ndarray:
+        """(B, K): each rater's best Dice among the samples, averaged; grows with n, so compare at equal n only."""
+        total = self.area[..., : self.n, None] + self.area[..., None, self.n :]
+        dice = _ratio(2 * self.intersections[:, :, : self.n, self.n :], total)
         return np.einsum("bkr,br->bk", dice.max(-2), self.weight)
-
-    def _first(self, first: int | None) -> int:
-        if first is not None and not 1 <= first <= self.n:
-            raise InputError(f"first: expected 1 to {self.n} samples, found {first}")
-        return self.n if first is None else first
 
 
 def matched_iou(iou: np.ndarray) -> np.ndarray:
@@ -151,10 +143,9 @@ def _over_distinct(distance: np.ndarray, count: int | np.ndarray) -> np.ndarray:
 
 
 def _flat(x: Tensor) -> np.ndarray:
-    """(B, m, K, H, W) -> (B, K, m, pixels), in words of 8 pixels where they divide by 8; a view where K = 1."""
-    b, m, k, h, w = x.shape
-    flat = np.ascontiguousarray(x.transpose(1, 2).reshape(b, k, m, h * w).numpy())
-    return flat.view(np.uint64) if (h * w) % 8 == 0 else flat
+    """(B, m, K, *S) -> (B, K, m, pixels), in words of 8 pixels where they divide by 8; a view where K = 1."""
+    flat = np.ascontiguousarray(x.transpose(1, 2).flatten(3).numpy())
+    return flat.view(np.uint64) if flat.shape[-1] % 8 == 0 else flat
 
 
 def _overlaps(s: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -177,26 +168,3 @@ def _overlaps(s: np.ndarray, y: np.ndarray) -> np.ndarray:
 def _ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
     """part / whole, and 1 where both are 0: two empty masks agree."""
     return np.divide(part, whole, out=np.ones_like(part), where=whole > 0)
-
-
-# --- plain functions -------------------------------------------------------------------------------------------------
-
-
-def ged(samples: Tensor, masks: Tensor, raters: Tensor | None = None) -> Tensor:
-    """Squared generalised energy distance with d = 1 - IoU, over all pairs: `(B, K)` float64 on the CPU."""
-    return torch.as_tensor(Pairs.of(samples, masks, raters).ged())
-
-
-def ged_unbiased(samples: Tensor, masks: Tensor, raters: Tensor | None = None) -> Tensor:
-    """GED with the samples' own term over distinct pairs; its expectation does not depend on n >= 2: `(B, K)`."""
-    return torch.as_tensor(Pairs.of(samples, masks, raters).ged_unbiased())
-
-
-def hm_iou(samples: Tensor, masks: Tensor, raters: Tensor | None = None) -> Tensor:
-    """Hungarian-matched IoU after repeating samples and raters to their least common multiple: `(B, K)`."""
-    return torch.as_tensor(Pairs.of(samples, masks, raters).hm_iou())
-
-
-def d_max(samples: Tensor, masks: Tensor, raters: Tensor | None = None) -> Tensor:
-    """Each rater's best Dice among the samples, averaged; grows with n, so compare at equal n only: `(B, K)`."""
-    return torch.as_tensor(Pairs.of(samples, masks, raters).d_max())

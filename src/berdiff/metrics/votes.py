@@ -2,13 +2,9 @@
 
 A pixel matters only by how many samples and how many raters mark it, so each case is first reduced to a small table of
 pixel counts, exact whole numbers, and every metric is a sum over that table.
-
-`more_than` is the one rule for turning a mean into a mask, for samples and raters, for masks that are written and masks
-that are evaluated.
 """
 
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 import torch
@@ -16,30 +12,11 @@ from torch import Tensor
 
 from berdiff.errors import InputError
 from berdiff.metrics.inputs import binary, check
+from berdiff.targets.targets import likeliest, more_than
 
 SOFT_DICE_THRESHOLDS = (0.1, 0.3, 0.5, 0.7, 0.9)
 # A saliency of 0 or 1 would make one contrary pixel cost infinitely much.
 NLL_EPS = 1e-6
-Share = TypeVar("Share", np.ndarray, Tensor)
-
-
-def more_than(share: Share, level: float = 0.5) -> Share:
-    """Where more than `level` of the samples, or of the raters, mark a pixel, as the public code of soft Dice has it.
-
-    At 0.5 it is the majority: half of the samples are not one, nor are two raters of four.
-    """
-    return share > level
-
-
-def likeliest(marks: Tensor, n: int) -> Tensor:
-    """How many of n samples mark exclusive targets, `(B, K, ...)` -> where each target is the likeliest class `(B, K,
-    ...)` bool, of the background and the K targets.
-
-    Of equally many samples the background goes before a target, so that with one target it is the majority, and an
-    earlier target before a later one.
-    """
-    classes = torch.cat([n - marks.sum(1, keepdim=True), marks], 1).argmax(1, keepdim=True)  # the first of equals
-    return classes == torch.arange(1, marks.shape[1] + 1).reshape(1, -1, *[1] * (marks.ndim - 2))
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,14 +28,12 @@ class Votes:
 
     @classmethod
     def of(cls, samples: Tensor, masks: Tensor, raters: Tensor | None = None) -> "Votes":
-        """samples `(B, n, K, H, W)`, masks `(B, R, K, H, W)`, raters `(B,)` or None for R everywhere."""
+        """samples `(B, n, K, *S)`, masks `(B, R, K, *S)`, raters `(B,)` or None for R everywhere."""
         raters = check(samples, masks, raters)
         b, n, k = samples.shape[:3]
         r = masks.shape[1]
-        present = (torch.arange(r) < raters[:, None]).to(torch.uint8)
-        cell = votes(samples, "samples").astype(np.int64) * (r + 1)
-        cell += votes(masks.cpu() * present[:, :, None, None, None].to(masks.dtype), "masks")
-        cell += (np.arange(b * k) * (n + 1) * (r + 1)).reshape(b, k, 1, 1)
+        cell = votes(samples, "samples").astype(np.int64) * (r + 1) + _rated(masks, raters)
+        cell += (np.arange(b * k) * (n + 1) * (r + 1)).reshape(b, k, *[1] * (cell.ndim - 2))
         pixels = np.bincount(cell.ravel(), minlength=b * k * (n + 1) * (r + 1)).reshape(b, k, n + 1, r + 1)
         return cls(torch.as_tensor(pixels), raters)
 
@@ -113,8 +88,19 @@ class Votes:
 
 
 def votes(masks: Tensor, name: str = "masks") -> np.ndarray:
-    """(B, m, K, H, W) -> (B, K, H, W): how many of the m masks mark a pixel, in the smallest integers that hold it."""
+    """(B, m, K, *S) -> (B, K, *S): how many of the m masks mark a pixel, in the smallest integers that hold it."""
     return np.add.reduce(binary(masks, name).numpy(), axis=1, dtype=np.min_scalar_type(masks.shape[1]))
+
+
+def _rated(masks: Tensor, raters: Tensor) -> np.ndarray:
+    """`votes` of each case's own raters."""
+    present = (torch.arange(masks.shape[1]) < raters[:, None]).to(masks.dtype)
+    return votes(masks.cpu() * expanded(present, masks.ndim), "masks")
+
+
+def expanded(values: Tensor, ndim: int) -> Tensor:
+    """With axes of 1 behind, up to `ndim` of them."""
+    return values.reshape(*values.shape, *[1] * (ndim - values.ndim))
 
 
 def dice_from_counts(counts: Tensor) -> Tensor:
@@ -124,11 +110,8 @@ def dice_from_counts(counts: Tensor) -> Tensor:
     return torch.where(total > 0, 2 * both / total.clamp(min=1), 1.0)
 
 
-# --- plain functions -------------------------------------------------------------------------------------------------
-
-
 def saliency(samples: Tensor) -> Tensor:
-    """samples `(B, n, K, H, W)` -> the share of samples that mark a pixel `(B, K, H, W)` float64."""
+    """samples `(B, n, K, *S)` -> the share of samples that mark a pixel `(B, K, *S)` float64."""
     return torch.as_tensor(votes(samples, "samples").astype(np.float64) / samples.shape[1])
 
 
@@ -145,36 +128,10 @@ def likeliest_counts(samples: Tensor, masks: Tensor, raters: Tensor | None = Non
     samples (`likeliest`), in the raters' majority.
     """
     raters = check(samples, masks, raters)
-    marks = torch.as_tensor(votes(samples, "samples").astype(np.int64))  # (B, K, H, W)
-    if marks.numel() and int(marks.sum(1).max()) > samples.shape[1]:
+    marks = votes(samples, "samples").astype(np.int64)  # (B, K, *S)
+    if marks.size and marks.sum(1).max() > samples.shape[1]:
         raise InputError("samples: expected exclusive targets, at most one per pixel, found samples with two")
-    present = (torch.arange(masks.shape[1]) < raters[:, None]).to(masks.dtype)
-    rated = torch.as_tensor(votes(masks.cpu() * present[:, :, None, None, None], "masks").astype(np.int64))
     predicted = likeliest(marks, samples.shape[1])
-    truth = more_than(rated / raters.reshape(-1, 1, 1, 1))
-    return torch.stack([of.sum((-2, -1)) for of in (predicted & truth, predicted, truth)], -1)
-
-
-def dice(samples: Tensor, masks: Tensor, raters: Tensor | None = None) -> Tensor:
-    """Dice of the saliency above 0.5 against the raters' majority (one rater: that rater): `(B, K)` float64."""
-    return dice_from_counts(dice_counts(samples, masks, raters))
-
-
-def soft_dice(samples: Tensor, masks: Tensor, raters: Tensor | None = None) -> Tensor:
-    """Mean over thresholds of the Dice of saliency against rater mean, both cut there: `(B, K)` float64."""
-    return Votes.of(samples, masks, raters).soft_dice()
-
-
-def ece(samples: Tensor, masks: Tensor, raters: Tensor | None = None, bins: int = 10) -> Tensor:
-    """Expected calibration error of the saliency over the pixels of one case: `(B, K)` float64."""
-    return Votes.of(samples, masks, raters).ece(bins)
-
-
-def brier(samples: Tensor, masks: Tensor, raters: Tensor | None = None) -> Tensor:
-    """Mean squared difference of saliency and rater mean over the pixels of one case: `(B, K)` float64."""
-    return Votes.of(samples, masks, raters).brier()
-
-
-def nll(samples: Tensor, masks: Tensor, raters: Tensor | None = None, eps: float = NLL_EPS) -> Tensor:
-    """Cross-entropy of the raters under the saliency, kept in [eps, 1 - eps], nats per pixel: `(B, K)` float64."""
-    return Votes.of(samples, masks, raters).nll(eps)
+    truth = more_than(_rated(masks, raters) / expanded(raters, marks.ndim).numpy())
+    chosen = (predicted & truth, predicted, truth)
+    return torch.stack([torch.as_tensor(of).flatten(2).sum(-1) for of in chosen], -1)

@@ -17,7 +17,6 @@ from berdiff.data.csv_table import csv_text
 from berdiff.data.describe import expect
 from berdiff.errors import as_keywords
 from berdiff.files import whole_file, whole_folder
-from berdiff.inference.label_map import label_map
 from berdiff.inference.result import Result
 from berdiff.output.anonymous import without_identity
 from berdiff.output.captions import SIZES
@@ -28,6 +27,7 @@ from berdiff.output.nifti import nifti_bytes
 from berdiff.output.overlay_files import by_target
 from berdiff.output.result_file import representative_name, result_file
 from berdiff.output.tiles import MAX_VARIANCE, picture_bytes
+from berdiff.targets.targets import label_map
 
 MASKS = ("mask", "representatives", "samples")
 

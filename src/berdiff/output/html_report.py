@@ -12,7 +12,6 @@ import numpy as np
 from PIL import Image
 
 from berdiff import __version__
-from berdiff.data.kinds import RULES
 from berdiff.inference.representatives import Representative
 from berdiff.inference.result import Result
 from berdiff.output.captions import MARKED_MEANS, measured_words, notes, set_words, settings_line
@@ -20,6 +19,7 @@ from berdiff.output.colours import legend
 from berdiff.output.formats import Files, Output
 from berdiff.output.tiles import SHOWN_SAMPLES, Tile, picture_bytes, result_tiles, target_tiles
 from berdiff.output.views import close_up
+from berdiff.targets.kinds import RULES
 
 if TYPE_CHECKING:
     from jinja2 import Environment

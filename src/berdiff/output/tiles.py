@@ -12,7 +12,6 @@ import numpy as np
 from PIL import Image
 
 from berdiff.data.input_spec import Kind
-from berdiff.inference.label_map import label_map
 from berdiff.inference.representatives import Representative
 from berdiff.metrics import more_than
 from berdiff.output.captions import percent
@@ -27,6 +26,7 @@ from berdiff.output.colours import (
     target_colours,
 )
 from berdiff.output.views import CloseUp
+from berdiff.targets.targets import label_map
 
 MAX_VARIANCE = 0.25  # of a 0/1 variable: half of the samples mark the pixel
 SHOWN_SAMPLES = 16

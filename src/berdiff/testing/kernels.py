@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 
 from berdiff.data.input_spec import Kind
-from berdiff.data.kinds import breach
 from berdiff.diffusion.kernels.base import Kernel
 from berdiff.diffusion.sampler import Sampler
 from berdiff.diffusion.sampling import Step
 from berdiff.diffusion.sampling import sample as run
+from berdiff.targets.targets import Targets
 from berdiff.testing.contract import Contract, expect
 from berdiff.testing.examples import KEYS, generator, generators, masks
 
@@ -174,7 +174,7 @@ def samples_are_masks_of_their_kind_and_every_step_is_seen(p: Process) -> None:
     found = p.masks(4, steps.append)
     values = set(found.unique().tolist())
     expect(values <= {0.0, 1.0}, f"masks hold {sorted(values)[:5]}")
-    broken = breach(found.flatten(0, 1).numpy().astype("uint8"), KEYS[: p.targets], p.kind)
+    broken = Targets(tuple(KEYS[: p.targets]), p.kind).violation(found.flatten(0, 1).numpy().astype("uint8"))
     expect(not broken, f"of {p.kind} targets {broken}")
     times = [(step.t, step.s) for step in steps]
     falling = all(t > s for t, s in times) and times[0][0] == p.T and times[-1][1] == 0

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from berdiff.data.input_spec import Kind
-from berdiff.data.kinds import breach
 from berdiff.errors import InputError
 from berdiff.methods import folder
 from berdiff.methods.base import Segmenter
 from berdiff.methods.config import MethodConfig, from_plain, method_class, to_plain
+from berdiff.targets.targets import Targets
 from berdiff.testing.contract import Contract, expect, refuses
 from berdiff.testing.examples import KEYS, awaken, generator, generators, images, input_spec, masks
 
@@ -227,7 +227,7 @@ def samples_are_masks_of_0_and_1_of_the_kind_of_the_targets(method: Method) -> N
         drawn = sample(segmenter)
         expect(drawn.shape == (3, 3, 3, *method.size), f"the shape of 3 x 3 masks is {tuple(drawn.shape)}")
         expect(drawn.dtype == torch.uint8 and int(drawn.max()) <= 1, f"{drawn.dtype} up to {drawn.max()}")
-        broken = breach(drawn.flatten(0, 1).numpy(), segmenter.input_spec.targets, kind)
+        broken = Targets(segmenter.input_spec.targets, kind).violation(drawn.flatten(0, 1).numpy())
         expect(not broken, f"of {kind} targets {broken}")
 
 

@@ -12,7 +12,7 @@ import tyro
 from annotated_types import Ge, Gt, Le, Lt
 
 from berdiff import schema
-from berdiff.data.input_spec import InputSpec
+from berdiff.data.input_spec import InputSpec, Sides, size_of
 from berdiff.errors import InputError
 from berdiff.methods.config import M, MethodConfig, method_class, to_plain
 from berdiff.schema import Count, Natural, NotNegative
@@ -28,10 +28,10 @@ class DataConfig(schema.Settings):
     store: Annotated[str | None, tyro.conf.arg(name="data", prefix_name=False)] = None
     """folder or address of a prepared store; without it the embedded data"""
     split: str = "train"  # split to train on
-    crop: Count | None = None  # centre crop in pixels
-    patch: Count | None = None
-    """side in pixels of random patches to train on, for images larger than the network, which the model then segments
-    by tiles"""
+    crop: Sides | None = None  # centre crop in pixels: one side, or one for each axis
+    patch: Sides | None = None
+    """side in pixels of random patches to train on, or a side for each axis, for images larger than the network, which
+    the model then segments by tiles"""
     foreground: Annotated[float, Ge(0), Le(1)] = 0.33
     """with patch: share of the patches around a random pixel that a rater marked, the others anywhere"""
     augment: bool = False  # flips, quarter turns, small shifts, mild intensity changes
@@ -53,8 +53,9 @@ class DataConfig(schema.Settings):
 
     def seen(self, spec: InputSpec) -> InputSpec:
         """What the network sees of images of `spec`: all of them, their centre, or patches."""
-        side = self.patch or self.crop
-        return spec.cropped(spec.size if side is None else (side, side), patches=self.patch is not None)
+        sides, name = self.patch or self.crop, "--data.patch" if self.patch else "--data.crop"
+        size = spec.size if sides is None else size_of(sides, len(spec.size), name)
+        return spec.cropped(size, patches=self.patch is not None)
 
 
 @dataclass(frozen=True)

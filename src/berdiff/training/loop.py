@@ -11,6 +11,7 @@ from torch import Tensor
 
 from berdiff import schema
 from berdiff.data.batches import Batch, Batches
+from berdiff.data.describe import by
 from berdiff.diffusion.random import sample_generators
 from berdiff.errors import InputError
 from berdiff.methods import folder as model_folder
@@ -154,10 +155,9 @@ class Trainer:
             )
 
     def _memory_advice(self, part: Batch) -> str:
-        count, (height, width) = len(part.places), part.image.shape[-2:]
         return (
-            f"{count} slices of {height}x{width} at once are too many for {self.fabric.device}; raise "
-            f"--loop.accumulate (the same batch in less memory), lower --loop.batch-size (now "
+            f"{len(part.places)} images of {by(part.image.shape[2:])} at once are too many for {self.fabric.device}; "
+            f"raise --loop.accumulate (the same batch in less memory), lower --loop.batch-size (now "
             f"{self.config.loop.batch_size}) or use --engine.precision bf16-mixed; {self._what_is_safe()}"
         )
 
@@ -210,10 +210,8 @@ class Trainer:
         if len(shown) and self.fabric.is_global_zero:
             from berdiff.output.sample_sheet import sample_sheet  # matplotlib: half a second to import
 
-            path, count = self.run / "sheets" / f"step-{counters.step:08d}.png", len(shown)
-            of_cases = cases.images[:count], cases.masks[:count], cases.raters[:count]
-            spec = self.segmenter.input_spec
-            sample_sheet(path, *of_cases, shown, "; ".join([line, *cases.notes]), spec.targets, spec.kind)
+            path, spec = self.run / "sheets" / f"step-{counters.step:08d}.png", self.segmenter.input_spec
+            sample_sheet(path, *cases.planes(shown), "; ".join([line, *cases.notes]), spec.targets, spec.kind)
         self.journal.print(line)
 
     def _save(self) -> None:

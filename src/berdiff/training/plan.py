@@ -1,23 +1,27 @@
 """The settings that a recipe leaves open, from what a store holds: a small pure function, and what is said about it."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any, NamedTuple
 
 import torch
 
 from berdiff.data.describe import by
-from berdiff.data.input_spec import Kind, Size
+from berdiff.data.input_spec import Sides, Size, size_of
 from berdiff.data.marked import looked_at, share_empty, share_outside
 from berdiff.data.store import Store
 from berdiff.errors import InputError
 from berdiff.methods.berdiff import BerDiff
 from berdiff.methods.config import M
 from berdiff.methods.families.diffusion_config import DiffusionConfig
+from berdiff.targets.kinds import Kind
 from berdiff.training.config import AnyConfig, TrainConfig, flag
 
-WHOLE = 160  # sides up to this are trained on as they are, larger images by patches
-PATCH = 128
+# by the number of axes: sides up to this are trained on as they are, larger images by patches
+WHOLE = {2: 160, 3: 64}
+PATCH = {2: 128, 3: 64}
 STEP_PIXELS = 2**17  # of the images of a step: 8 of 128x128. In a fixed time, more steps teach more than larger ones
 VALIDATION_PIXELS = 2**19
 MOST_MASKS = 8  # per encoding
@@ -56,8 +60,9 @@ def plan(config: AnyConfig, facts: Facts) -> list[Choice]:
     patch, why = data.patch, ""
     if "data.patch" in open_ and data.crop is None:
         patch, why = _patch(facts)
-    side = data.crop or patch
-    height, width = facts.size if side is None else (side, side)
+    sides = data.crop or patch
+    option = "--data.crop" if data.crop else "--data.patch"
+    size = facts.size if sides is None else size_of(sides, len(facts.size), option)
     choices = [Choice("data.patch", patch, why)] if why else []
 
     processes = config.engine.devices
@@ -76,12 +81,12 @@ def plan(config: AnyConfig, facts: Facts) -> list[Choice]:
         choices.append(Choice("engine.threads", threads, "of each process" if threads else "torch's own choice"))
 
     parts = (int(processes) if processes.isdigit() else 1) * config.engine.num_nodes * config.loop.accumulate
-    fitting = 2 ** min(4, max(1, (STEP_PIXELS // (height * width)).bit_length() - 1))
+    fitting = 2 ** min(4, max(1, (STEP_PIXELS // prod(size)).bit_length() - 1))
     batch = -(-fitting // parts) * parts
-    choices.append(Choice("loop.batch_size", batch, f"images of {height}x{width} in a step"))
+    choices.append(Choice("loop.batch_size", batch, f"images of {by(size)} in a step"))
     warmup = min(WARMUP, config.loop.max_steps // 10)
     choices.append(Choice("optim.warmup_steps", warmup, f"a tenth of the steps, {WARMUP} at most"))
-    cases = min(32, max(4, VALIDATION_PIXELS // (facts.size[0] * facts.size[1])))
+    cases = min(32, max(4, VALIDATION_PIXELS // prod(facts.size)))
     choices.append(Choice("validation.cases", cases, f"few, so that validation is quick on {by(facts.size)} pixels"))
 
     if isinstance(model, DiffusionConfig):
@@ -101,18 +106,23 @@ def plan(config: AnyConfig, facts: Facts) -> list[Choice]:
     return [choice for choice in choices if choice.setting in open_]
 
 
-def _patch(facts: Facts) -> tuple[int | None, str]:
+def _patch(facts: Facts) -> tuple[Sides | None, str]:
     """Whole images where they are small and fit the network, else patches, so that edges are seen."""
-    size, stride = facts.size, facts.stride
-    shortest = min(size) // stride * stride
-    if not shortest:
+    size, stride, widest = facts.size, facts.stride, WHOLE[len(facts.size)]
+    fitting = tuple(side // stride * stride for side in size)
+    if not min(fitting):
         return None, f"whole images: {by(size)} is smaller than a patch"
-    if max(size) > WHOLE:
-        patch = min(max(stride, PATCH // stride * stride), shortest)
-        return patch, f"random patches: {by(size)} is more than {WHOLE} pixels wide"
-    if any(side % stride for side in size):
-        return shortest, f"random patches: {by(size)} are no multiples of {stride}"
-    return None, f"whole images: {by(size)} is at most {WHOLE} pixels wide"
+    if max(size) > widest:
+        most = max(stride, PATCH[len(size)] // stride * stride)
+        return _alike([min(most, side) for side in fitting]), f"random patches: {by(size)} is more than {widest} wide"
+    if fitting != size:
+        return _alike(fitting), f"random patches: {by(size)} are no multiples of {stride}"
+    return None, f"whole images: {by(size)} is at most {widest} pixels wide"
+
+
+def _alike(sides: Sequence[int]) -> Sides:
+    """Of a plane the shorter side for both, as its patches are turned; of a volume each its own."""
+    return min(sides) if len(sides) == 2 else tuple(sides)
 
 
 def with_settings(config: TrainConfig[M], values: dict[str, Any]) -> TrainConfig[M]:
@@ -147,7 +157,7 @@ def facts_of(config: AnyConfig, store: Store) -> Facts:
 def _stride(config: AnyConfig, store: Store) -> int:
     """Of the method's network, which is made for it, small or large, and thrown away."""
     try:
-        return config.model.build(replace(store.input_spec, size=(256, 256))).stride
+        return config.model.build(replace(store.input_spec, size=(256,) * len(store.size))).stride
     except ValueError as error:
         raise InputError(f"--model: {error}") from error
 
@@ -168,15 +178,17 @@ def table(config: AnyConfig, choices: list[Choice], facts: Facts, address: str) 
 
 def lost_by_crop(config: AnyConfig, store: Store) -> list[str]:
     """A note where the centre crop leaves out a share of what raters marked that is worth saying."""
-    side, split = config.data.crop, config.data.split
-    if side is None or side > min(store.size) or (side, side) == store.size or not len(store.indices(split)):
+    sides, split = config.data.crop, config.data.split
+    size = store.size if sides is None else size_of(sides, len(store.size), "--data.crop")
+    larger = any(side > most for side, most in zip(size, store.size, strict=True))
+    if size == store.size or larger or not len(store.indices(split)):
         return []  # all of it is seen, or this cannot be trained on, which is said later
-    lost = share_outside(store, split, side)
+    lost = share_outside(store, split, size)
     if lost <= WORTH_SAYING:
         return []
     all_cases, seen = len(store.indices(split)), len(looked_at(store, split))
     of = f"{seen:,} cases" if seen == all_cases else f"a sample of {seen:,} of {all_cases:,} cases"
     return [
-        f"{100 * lost:.1f} % of the marked pixels lie outside the centre crop of {side}x{side} (in {of}); the model "
+        f"{100 * lost:.1f} % of the marked pixels lie outside the centre crop of {by(size)} (in {of}); the model "
         "never sees them. The recipe `own` trains on whole images, or on patches of them"
     ]

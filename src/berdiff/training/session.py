@@ -9,7 +9,7 @@ import torch
 
 from berdiff import schema
 from berdiff.data.batches import Batches
-from berdiff.data.dataset import SliceDataset
+from berdiff.data.dataset import CaseDataset
 from berdiff.data.describe import by, expect
 from berdiff.data.store import Store, open_store
 from berdiff.display import progress
@@ -112,7 +112,7 @@ def _open_store(config: AnyConfig) -> Store:
         return open_store(config.data.store, update)
 
 
-def _build(config: AnyConfig, store: Store) -> tuple[Segmenter, SliceDataset]:
+def _build(config: AnyConfig, store: Store) -> tuple[Segmenter, CaseDataset]:
     """The segmenter with the weights to begin with, and the slices it learns from."""
     data, spec = config.data, config.data.seen(store.input_spec)
     try:
@@ -120,10 +120,10 @@ def _build(config: AnyConfig, store: Store) -> tuple[Segmenter, SliceDataset]:
     except ValueError as error:
         raise InputError(f"--model: {error}") from error
     cut = data.crop, data.augment, config.seed, data.shift, data.patch, data.foreground, data.negatives, data.zoom
-    dataset = SliceDataset(store, data.split, segmenter.raters, *cut)
+    dataset = CaseDataset(store, data.split, segmenter.raters, *cut)
     option = "--data.crop" if data.patch is None else "--data.patch"
     fits = all(side % segmenter.stride == 0 for side in spec.size)
-    expect(fits, option, f"height and width in multiples of {segmenter.stride} for this network", by(spec.size))
+    expect(fits, option, f"sides in multiples of {segmenter.stride} for this network", by(spec.size))
     if spec.patches and spec.size != store.size:
         try:
             segmenter.tiled(spec.size, OVERLAP)  # what its validation, and every use, will need

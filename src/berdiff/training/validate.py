@@ -22,12 +22,23 @@ from berdiff.training.engine import sum_over_processes
 class ValidationCases:
     """The fixed subset, in memory."""
 
-    images: Tensor  # (N, C, H, W), whole
-    masks: Tensor  # (N, R, K, H, W)
+    images: Tensor  # (N, C, *S), whole
+    masks: Tensor  # (N, R, K, *S)
     raters: Tensor  # (N,) how many of the R masks are raters' own
     names: list[str]
     size: Size  # of the centre that the model sees
     notes: tuple[str, ...] = ()  # of the store, for the sheet
+
+    def planes(self, samples: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Images, masks, raters and these samples of the first cases; of a volume the slice that raters mark most."""
+        images, masks = self.images[: len(samples)], self.masks[: len(samples)]
+        if samples.ndim == 6:
+            most = masks.sum((1, 2, 4, 5)).argmax(1).tolist()
+            images, masks, samples = (
+                torch.stack([one.select(-3, z) for one, z in zip(of, most, strict=True)])
+                for of in (images, masks, samples)
+            )
+        return images, masks, self.raters[: len(samples)], samples
 
     @cached_property
     def _pairs(self) -> Pairs:

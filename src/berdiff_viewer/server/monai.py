@@ -17,8 +17,8 @@ from starlette.datastructures import UploadFile
 
 from berdiff import __version__
 from berdiff.data.describe import expect
-from berdiff.inference.label_map import label_map
 from berdiff.output.nifti import nifti_bytes
+from berdiff.targets.targets import label_map
 from berdiff_viewer.server.api import FORM, REFUSALS, On, files_of
 from berdiff_viewer.server.common import Refused, not_found, recent_lines
 from berdiff_viewer.server.grid import nrrd, upright_place

@@ -31,11 +31,11 @@ from berdiff.data.describe import expect
 from berdiff.data.fitting import Fit, fit_image, fit_labels, fit_spacing
 from berdiff.data.input_spec import Intensity, Side
 from berdiff.data.intensity import to_unit
-from berdiff.data.kinds import implied_kind
 from berdiff.data.sources.brats_layouts import SEQUENCES, FoundCase, find_cases
 from berdiff.data.sources.case_list import read_case_list
 from berdiff.data.split import split_patients
 from berdiff.schema import Settings
+from berdiff.targets.kinds import implied_kind
 
 Sequence = Literal["t1", "t1ce", "t2", "flair"]
 TARGETS = {  # each by its labels

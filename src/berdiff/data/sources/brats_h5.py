@@ -28,8 +28,7 @@ from berdiff.data.csv_table import read_csv
 from berdiff.data.describe import expect
 from berdiff.data.fitting import Fit
 from berdiff.data.images import binary
-from berdiff.data.input_spec import Intensity, Kind, Side
-from berdiff.data.kinds import RULES, breach, implied_kind
+from berdiff.data.input_spec import Intensity, Side
 from berdiff.data.limits import check_size
 from berdiff.data.numbers import finite
 from berdiff.data.paths import add_once, expect_folder, files_under
@@ -37,6 +36,8 @@ from berdiff.data.sources import brats
 from berdiff.data.sources.brats_layouts import ENHANCING, GRID_DEPTH, SEQUENCES, FoundCase, Scan
 from berdiff.data.sources.hdf5_file import named_dataset, open_hdf5, rows_of
 from berdiff.schema import Settings
+from berdiff.targets.kinds import implied_kind
+from berdiff.targets.targets import Targets
 
 _FILE = re.compile(r"volume_(?P<volume>\d+)_slice_(?P<number>\d+)\.h5")
 Slices = dict[int, Path]  # number of a slice -> its file
@@ -165,11 +166,11 @@ def _load(slices: Slices, size: tuple[int, int], options: Options, sequences: tu
 
 def _labels(mask: np.ndarray, path: Path, options: Options) -> np.ndarray:
     """(3, H, W) of 0 and 1 -> (H, W) of BraTS' labels."""
-    kind: Kind = "exclusive" if options.masks == "labels" else "nested"
-    wrong = breach(mask[None], tuple(brats.TARGETS[options.masks]), kind)
-    expect(not wrong, path, f"{kind} channels ({RULES[kind]}) for --masks {options.masks}", wrong)
-    channels = np.arange(1, 4, dtype=np.uint8)[:, None, None]  # innermost wins
-    return np.array(CODES[options.masks], np.uint8)[(mask * channels).max(0)]
+    channels = Targets(tuple(brats.TARGETS[options.masks]), "exclusive" if options.masks == "labels" else "nested")
+    wrong = channels.violation(mask[None])
+    expect(not wrong, path, f"{channels.kind} channels ({channels.rule}) for --masks {options.masks}", wrong)
+    values = np.arange(1, 4, dtype=np.uint8)[:, None, None]  # innermost wins
+    return np.array(CODES[options.masks], np.uint8)[(mask * values).max(0)]
 
 
 def _size(slices: Slices) -> tuple[int, int]:

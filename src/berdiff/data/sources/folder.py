@@ -44,12 +44,12 @@ from berdiff.data.fitting import Fit, fit_image, fit_labels, fit_spacing
 from berdiff.data.image import Grid, Image, check_same_place
 from berdiff.data.input_spec import Intensity, Kind, Millimetres, Modality, Side
 from berdiff.data.intensity import to_unit
-from berdiff.data.kinds import TargetValues, implied_kind, label_values
 from berdiff.data.paths import expect_folder, files_under
 from berdiff.data.reading import Outline, kind_of, outline, read_image, read_labels
 from berdiff.data.sources.case_list import read_case_list
 from berdiff.data.sources.folder_names import NOTES, ONLY, FoundCase, find_cases
 from berdiff.schema import Settings
+from berdiff.targets.kinds import TargetValues, implied_kind, label_values
 
 _LUMA = np.array([0.299, 0.587, 0.114], np.float32)  # ITU-R BT.601, as Pillow's own conversion
 OWN_PATIENT = "each case counts as a patient of its own, as neither --patient nor --table said otherwise"

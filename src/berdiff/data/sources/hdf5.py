@@ -28,12 +28,12 @@ from berdiff.data.fitting import Fit, fit_image, fit_labels, fit_spacing
 from berdiff.data.images import binary
 from berdiff.data.input_spec import Intensity, Kind, Side
 from berdiff.data.intensity import to_unit
-from berdiff.data.kinds import TargetValues, implied_kind, label_values
 from berdiff.data.numbers import finite
 from berdiff.data.reading import UNKNOWN
 from berdiff.data.sources.folder_names import ONLY
 from berdiff.data.sources.hdf5_file import open_hdf5
 from berdiff.data.sources.hdf5_layout import Group, LayoutOptions, Row, find_groups
+from berdiff.targets.kinds import TargetValues, implied_kind, label_values
 
 OWN_PATIENT = "each image counts as a patient of its own, as --uids None says"
 Millimetres = Annotated[float, Gt(0)]

@@ -20,12 +20,12 @@ from berdiff import schema
 from berdiff.data.case import Reading
 from berdiff.data.describe import expect
 from berdiff.data.fitting import Fit
-from berdiff.data.input_spec import Kind, Millimetres, Modality, Side
-from berdiff.data.kinds import TargetValues, implied_kind
+from berdiff.data.input_spec import Millimetres, Modality, Side
 from berdiff.data.paths import exists, expect_file, expect_folder, files_under, inside
 from berdiff.data.reading import SUFFIXES
 from berdiff.data.sources import folder
 from berdiff.schema import Settings
+from berdiff.targets.kinds import Kind, TargetValues, implied_kind
 
 MR_NAMES = {"mr", "mri", "t1", "t1w", "t1c", "t1ce", "t1gd", "t1n", "t2", "t2w", "t2f", "flair", "dwi", "adc"}
 
