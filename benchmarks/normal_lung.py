@@ -16,7 +16,6 @@ from scipy import ndimage
 from tyro.conf import Positional
 
 from berdiff.data.dicom import read_series
-from berdiff.data.volumes import series_affine, upright
 
 SIDE, AIR, SHARE, FAR, MARGIN = 21, -500.0, 0.9, 40.0, 32
 
@@ -38,14 +37,13 @@ def main(
 ) -> None:
     """Write the table for a CT series; `finding` is Z Y X, as of `berdiff segment --center`."""
     scan = read_series(series)
-    volume = upright(series, scan.hu.transpose(2, 1, 0), series_affine(scan))
-    axes = zip(volume.voxels.shape, finding, volume.spacing, strict=True)
+    axes = zip(scan.grid.shape, finding, scan.grid.spacing, strict=True)
     distances = [(np.arange(length) - at) * mm for length, at, mm in axes]
     far = np.sqrt(sum(np.square(part) for part in np.ix_(*distances))) > FAR
     with out.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["case", "z", "y", "x"])
-        writer.writerows([series.name, *place] for place in places(volume.voxels, far, count, seed).tolist())
+        writer.writerows([series.name, *place] for place in places(scan.values[0], far, count, seed).tolist())
 
 
 if __name__ == "__main__":
