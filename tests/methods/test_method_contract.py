@@ -211,7 +211,11 @@ BROKEN = [
     ),
     broken(
         "a sample does not depend on its batch or on how many are drawn",
-        _sample=sample(lambda self, masks, image: masks if len(image) > 3 else 1 - masks),
+        _sample=sample(lambda self, masks, image: masks.roll(1, 0)),
+    ),
+    broken(
+        "a sample does not depend on its batch or on how many are drawn",
+        _sample=sample(lambda self, masks, image: masks if len(image) > 1 else 1 - masks),
     ),
     broken(
         "samples are drawn from their generators alone",

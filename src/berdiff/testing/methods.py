@@ -72,7 +72,7 @@ def loss(segmenter: Segmenter, which: Sequence[int] = (0, 1, 2), R: int = 4, see
 
 
 def sample(segmenter: Segmenter, which: Sequence[int] = (0, 1, 2), n: int = 3) -> Tensor:
-    """n masks of some of five images, each with its own generator."""
+    """n masks of some of five images, each with its own generator; with n = 2 images share a pass, with 3 none does."""
     rows = list(which)
     return segmenter.sample(images(segmenter.input_spec, 5)[rows], n, generators([KEYS[i] for i in rows], n))
 
@@ -234,12 +234,12 @@ def samples_are_masks_of_0_and_1_of_the_kind_of_the_targets(method: Method) -> N
 @contract
 def a_sample_does_not_depend_on_its_batch_or_on_how_many_are_drawn(method: Method) -> None:
     segmenter = method.build()
-    whole = sample(segmenter, range(5))
+    whole = sample(segmenter, range(5), 2)
     for which in ([0], [4, 1], [2, 0, 3]):
-        share = _differing(sample(segmenter, which), whole[which])
+        share = _differing(sample(segmenter, which, 2), whole[which])
         expect(not share, f"{share:.2%} of the pixels of images {which} differ when drawn by themselves")
-    share = _differing(sample(segmenter, [3, 1], 2), whole[[3, 1], :2])
-    expect(share <= ROUNDING, f"{share:.2%} of the pixels differ where two masks are drawn and not three")
+    share = _differing(sample(segmenter, [3, 1], 3)[:, :2], whole[[3, 1]])
+    expect(share <= ROUNDING, f"{share:.2%} of the pixels differ where three masks are drawn and not two")
 
 
 @contract
