@@ -31,7 +31,7 @@ from berdiff.training.run_folder import read_rows
 from berdiff.training.session import open_trainer, train
 from fakes import make_spec, make_store
 from refusals import refused
-from training.small import small_config, train_until_killed, weight_files, without_validation
+from training.small import small_config, without_validation
 
 TINY = CAR("tiny", samples=3, masks_per_image=2, rate_d=0.5, d_steps=2, d_period=5)
 NETS = ("f", "g", "d")
@@ -229,14 +229,6 @@ def _short(store: Path):
     """Five steps; the discriminator rests in the third."""
     model = replace(TINY, d_period=3)
     return without_validation(small_config(store, model, max_steps=5, checkpoint_every=2, log_every=1))
-
-
-def test_a_killed_run_resumes_to_the_same_bits(store: Path, tmp_path: Path):
-    train(_short(store), tmp_path / "whole")
-    train_until_killed(_short(store), tmp_path / "killed", 4)
-    assert [path.name for path in (tmp_path / "killed/checkpoints").iterdir()] == ["step-00000002"]
-    train(_short(store), tmp_path / "killed")
-    assert weight_files(tmp_path / "killed") == weight_files(tmp_path / "whole")
 
 
 @pytest.mark.slow

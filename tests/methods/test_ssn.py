@@ -12,11 +12,7 @@ from berdiff.diffusion.random import sample_generators
 from berdiff.methods.ssn import SSN
 from berdiff.methods.ssn.network import LowRank
 from berdiff.methods.ssn.segmenter import LowRankSegmenter, log_likelihood
-from fakes import make_spec
-
-
-def generator(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
+from fakes import generator, make_spec
 
 
 def low_rank(K=2, H=1, W=3, rank=2) -> LowRank:

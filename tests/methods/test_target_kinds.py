@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -125,26 +124,6 @@ def test_masks_keep_their_kind(name, kind) -> None:
         assert_kind(kind, model.sample(image, 3, sample_generators(0, ["a", "b"], 3), sampler))
         large = torch.rand(1, 1, 16, 28, generator=generator(1))
         assert_kind(kind, model.tiled((16, 16), 0.25).sample(large, 4, sample_generators(0, ["a"], 4), sampler))
-
-
-@with_kinds("berdiff", "hurdle", "mask")
-def test_the_loss_learns_each_target(name, kind, monkeypatch) -> None:
-    model = real(CONFIGS[name], spec_of(kind)).train()
-    outputs, right = [], model.network.denoise
-
-    def kept(*args) -> Tensor:
-        outputs.append(right(*args))
-        outputs[-1].retain_grad()
-        return outputs[-1]
-
-    monkeypatch.setattr(model.network, "denoise", kept)
-    image = torch.rand(2, 1, 16, 16, generator=generator())
-    terms = model.loss(image, masks_of(kind, (2, 4, 3, 16, 16)), sample_generators(0, ["a", "b"], 1))
-    assert all(value.isfinite() for value in terms.values())
-    terms["loss"].backward()
-    (output,) = outputs
-    assert bool((output.grad.abs().amax((0, 1, 3, 4)) > 0).all())
-    assert all(p.grad is None or bool(p.grad.isfinite().all()) for p in model.parameters())
 
 
 # --- one answer per image --------------------------------------------------------------------------------------------
@@ -284,28 +263,3 @@ def test_export_says_what_the_logits_are_of(kind) -> None:
         np.testing.assert_allclose(y0_hat, by_words(kind, logits.numpy()), rtol=1e-5)
     one = real(CONFIG, spec_of(kind, 1))
     assert export._describe(one, one.kernel)["targets"] == "independent"
-
-
-@BY_KIND
-@pytest.mark.slow
-@pytest.mark.skipif(any(find_spec(name) is None for name in export._NEEDED), reason="no extra berdiff[onnx]")
-def test_the_graphs_estimate_the_same_targets(kind, tmp_path: Path) -> None:
-    import onnxruntime
-
-    model = real(CONFIGS["hurdle" if kind == "nested" else "berdiff"], spec_of(kind))
-    content = export.export_onnx(model, (16, 16), tmp_path / "onnx")
-    assert content == json.loads((tmp_path / "onnx/export.json").read_text())
-    assert content["input_spec"]["kind"] == kind
-    encode, denoise = (
-        onnxruntime.InferenceSession(tmp_path / "onnx" / f"{name}.onnx") for name in ("encode", "denoise")
-    )
-    steps = []
-    model.sample(torch.full((1, 1, 16, 16), 0.4), 3, sample_generators(0, ["a"], 3), callback=steps.append)
-    features = encode.run(None, {"image": np.full((1, 1, 16, 16), 0.4, np.float32)})[: -1 if kind == "nested" else None]
-    names = content["files"]["denoise.onnx"]["inputs"]
-    for step in steps:
-        t = np.full(step.y_t.shape[:2], step.t)
-        (logits,) = denoise.run(None, dict(zip(names, (step.y_t.numpy(), t, *features), strict=True)))
-        some = step.y0_hat.flatten(2).any(2)  # the others were found empty before the first step
-        np.testing.assert_allclose(step.y0_hat[some], by_words(kind, logits)[some], atol=1e-4)
-        assert bool(some.any())

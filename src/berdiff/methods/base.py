@@ -17,6 +17,7 @@ from berdiff.diffusion.sampler import Sampler
 from berdiff.diffusion.sampling import Callback
 from berdiff.errors import InputError
 from berdiff.methods.config import MethodConfig
+from berdiff.networks.check_image import check_image
 from berdiff.targets.kinds import Kind
 
 Terms = Mapping[str, Tensor]
@@ -169,6 +170,7 @@ class Segmenter(nn.Module, ABC):
     def _check_image(self, image: Tensor) -> None:
         if image.ndim != 2 + len(self.input_spec.size):
             raise ValueError(f"image: expected (B, C, {self._axes}), found {tuple(image.shape)}")
+        check_image(image, len(self.input_spec.channels), self.stride)
 
     @property
     def _axes(self) -> str:

@@ -12,11 +12,10 @@ _SEGDIFF, _MEDSEGDIFF = "berdiff.networks.rrdb:SegDiffNet", "berdiff.networks.me
 NETWORKS = Registry(
     "berdiff.networks",
     {
-        **dict.fromkeys(("paper-128", "paper-224", "small", "tiny"), _PAPER),
+        **dict.fromkeys(("paper-128", "paper-224", "small", "tiny", "ccdm", "medfm"), _PAPER),
         **dict.fromkeys(("fast", "fast-tiny"), _ENCODE_ONCE),
         **dict.fromkeys((f"segdiff-{name}" for name in ("paper-128", "paper-224", "own", "small", "tiny")), _SEGDIFF),
         **dict.fromkeys((f"medsegdiff-{name}" for name in ("paper-128", "own", "small", "tiny")), _MEDSEGDIFF),
-        **dict.fromkeys(("ccdm", "medfm"), "berdiff.networks.narrow:NarrowUNet"),
     },
 )
 

@@ -1,6 +1,7 @@
 """The settings of every method that gives one answer per image. No torch here."""
 
 from dataclasses import dataclass
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Gt
@@ -19,10 +20,11 @@ Preset = Literal["paper", "small", "tiny"]
 
 @dataclass(frozen=True)
 class DeterministicConfig(MethodConfig):
-    """A method adds its `network`, and the weights of the loss where its authors' are others."""
+    """A method says its `architecture`, or how to make its `network`."""
 
     kinds: ClassVar[tuple[Kind, ...]] = ("independent", "nested", "exclusive")
     spatial_dims: ClassVar[tuple[int, ...]] = (2, 3)  # where its network does
+    architecture: ClassVar[str]  # module:class of its network, made of (preset, channels, targets, size)
 
     preset: str = "small"  # network by its size
     lambda_bce: Annotated[float, Ge(0)] = 1.0  # weight of the cross-entropy
@@ -46,7 +48,7 @@ class DeterministicConfig(MethodConfig):
             raise InputError("lambda_dice: expected a weight above 0 where lambda_bce is 0, found 0")
 
     def network(self, spec: InputSpec) -> "Denoiser[Any]":
-        raise TypeError(f"{type(self).__name__}: expected a method `network`, found none")
+        return resolve_name(self.architecture)(self.preset, len(spec.channels), len(spec.targets), spec.size)
 
     def build(self, spec: InputSpec) -> "Deterministic":
         from berdiff.methods.families.deterministic import Deterministic
