@@ -22,7 +22,7 @@ from berdiff.methods.transunet import TransUNet
 from fakes import make_spec
 
 SIZES = {
-    BerDiff: {"paper-128": ("85.599233", 16), "ccdm": ("5.7", 16), "medfm": ("9.1", 16)},
+    BerDiff: {"paper-128": ("85.599233", 16), "paper-224": ("113.7", 32), "ccdm": ("5.7", 16), "medfm": ("9.1", 16)},
     SegDiff: {"paper-128": ("93", 16), "paper-224": ("121", 32), "own": ("122", 32), "small": ("2.5", 8)},
     MedSegDiff: {"paper-128": ("94", 16), "own": ("133", 32), "small": ("2.4", 8)},
     SSN: {"paper": ("9.24", 64), "small": ("3.20", 16)},
