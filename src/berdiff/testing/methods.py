@@ -1,4 +1,5 @@
 """What every method promises: its configuration, the loss, samples, checkpoints and model folders."""
+# pyright: reportUnknownMemberType=false
 
 import dataclasses
 from collections.abc import Callable, Sequence

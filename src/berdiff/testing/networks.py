@@ -1,4 +1,5 @@
 """What every network of a diffusion promises: shapes, each mask for itself, gradients, and what it refuses."""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnnecessaryIsInstance=false
 
 import copy
 from collections.abc import Callable
