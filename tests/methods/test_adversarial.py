@@ -244,9 +244,6 @@ def test_two_processes_train_the_model_of_one_with_the_double_batch(store: Path,
             assert a[name] == pytest.approx(b[name], rel=1e-3), name
 
 
-# --- the configuration -----------------------------------------------------------------------------------------------
-
-
 # --- does it learn? --------------------------------------------------------------------------------------------------
 
 

@@ -1,7 +1,6 @@
 """One answer per image: the loss written out, level sets, and what every method of table 4 promises."""
 
 import math
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -14,43 +13,11 @@ from berdiff.methods.nnunet import NNUNet
 from berdiff.methods.swinunetr import SwinUNETR
 from berdiff.methods.unet import UNet
 from berdiff.metrics import dice_from_counts
-from berdiff.networks.denoiser import Denoiser
 from berdiff.networks.whole import Whole
 from berdiff.training.config import DataConfig, TrainConfig
 from berdiff.training.session import open_trainer
-from fakes import generator, make_spec, make_store
+from fakes import Table, generator, make_spec, make_store, real
 from refusals import refused
-
-
-def side(config) -> int:
-    return 64 if config.method == "swinunetr" else 16
-
-
-def built(config, channels=("ct",), targets=("nodule",)) -> Deterministic:
-    torch.manual_seed(0)
-    size = (side(config), side(config))
-    model = config.build(make_spec(size, channels, targets))
-    for p in model.parameters():
-        if not p.any():
-            nn.init.normal_(p, std=0.2)
-    model.masks_per_pass = 2
-    return model
-
-
-class Table(Denoiser):
-    """Logits that depend on nothing: one number to learn for each pixel."""
-
-    stride = 1
-
-    def __init__(self, logits: torch.Tensor) -> None:
-        super().__init__("table")
-        self.logits = nn.Parameter(logits)
-
-    def encode(self, image):
-        return image
-
-    def denoise(self, y_t, t, features):
-        return self.logits.expand(y_t.shape)
 
 
 def table(p: torch.Tensor, **settings) -> Deterministic:
@@ -189,7 +156,7 @@ def test_an_image_too_small_for_the_network_is_one_sentence(tmp_path):
 
 
 def test_a_tiled_image_is_the_mean_of_its_tiles_probabilities():
-    model = built(replace(NNUNet("tiny"), answer="level-sets")).eval()
+    model = real(NNUNet("tiny", answer="level-sets"))
     image = torch.rand(1, 1, 16, 32, generator=generator())
     tiles = model.tiled((16, 16), 0.0)
     both = torch.cat([model.logits(image[..., :16]), model.logits(image[..., 16:])], -1)

@@ -8,8 +8,6 @@ from berdiff.methods.base import ParameterGroup, Segmenter
 from berdiff.methods.berdiff import BerDiff
 from fakes import TenLines, diffusion, generator
 
-# every setting that makes it CCDM, but for its 250 steps and for times spread over a batch, which mix images on purpose
-
 
 def test_memory_bound_changes_nothing_and_each_image_is_encoded_once():
     torch.manual_seed(0)

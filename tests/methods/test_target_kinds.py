@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from berdiff.data.input_spec import InputSpec, Kind
 from berdiff.diffusion.kernels.bernoulli import Bernoulli
@@ -21,9 +21,9 @@ from berdiff.methods.berdiff import BerDiff
 from berdiff.methods.families.deterministic import Deterministic, soft_dice_loss
 from berdiff.methods.nnunet import NNUNet
 from berdiff.methods.unet import UNet
-from berdiff.networks.denoiser import Denoiser
+from berdiff.testing.examples import masks as masks_of_kind
 from diffusion.brute_force import assert_proportion
-from fakes import generator, make_spec, real
+from fakes import Table, generator, make_spec, real
 from refusals import refused
 
 KINDS: tuple[Kind, ...] = ("nested", "exclusive")
@@ -48,13 +48,6 @@ CONFIGS = {
 
 def spec_of(kind: Kind, targets: int = 3, size=(16, 16)) -> InputSpec:
     return replace(make_spec(size, targets=tuple("abc"[:targets])), kind=kind)
-
-
-def masks_of(kind: Kind, shape) -> Tensor:
-    """(B, R, K, H, W) at random, of that kind."""
-    depth = torch.randint(shape[2] + 1, (*shape[:2], 1, *shape[3:]), generator=generator(3))
-    k = torch.arange(1, shape[2] + 1).reshape(-1, 1, 1)
-    return (depth >= k if kind == "nested" else depth == k).to(torch.uint8)
 
 
 def assert_kind(kind: Kind, masks: Tensor) -> None:
@@ -129,22 +122,6 @@ def test_masks_keep_their_kind(name, kind) -> None:
 # --- one answer per image --------------------------------------------------------------------------------------------
 
 
-class Table(Denoiser):
-    """Logits that depend on nothing."""
-
-    stride = 1
-
-    def __init__(self, logits: Tensor) -> None:
-        super().__init__("table", targets=len(logits))
-        self.logits = nn.Parameter(logits)
-
-    def encode(self, image):
-        return image
-
-    def denoise(self, y_t, t, features):
-        return self.logits.expand(y_t.shape)
-
-
 def table(kind: Kind, logits: Tensor, **settings) -> Deterministic:
     return Deterministic(UNet(**settings), spec_of(kind, len(logits)), Table(logits))
 
@@ -161,7 +138,7 @@ def probabilities(kind: Kind, logits: Tensor) -> Tensor:
 def test_the_loss_of_one_answer_is_the_likelihood_of_all_targets_and_dice_of_each(kind) -> None:
     logits = torch.randn(3, 16, 16, generator=generator())
     model = table(kind, logits, lambda_bce=0.7, lambda_dice=0.3)
-    masks = masks_of(kind, (1, 1, 3, 16, 16))
+    masks = masks_of_kind((1, 1, 3, 16, 16), kind, 3)
     y, p = masks[0, 0].float(), probabilities(kind, logits)
     if kind == "nested":  # depths 0 to 3; a mean over targets, as with independent ones
         of_depth = torch.cat([1 - p[:1], p[:-1] - p[1:], p[-1:]])
@@ -207,7 +184,7 @@ def test_deep_supervision_sees_targets_of_their_kind_at_every_resolution(kind, m
         return right(self, logits, y)
 
     monkeypatch.setattr(type(link), "cross_entropy", watched)
-    model.loss(torch.rand(1, 1, 16, 16), masks_of(kind, (1, 1, 3, 16, 16)), generator())
+    model.loss(torch.rand(1, 1, 16, 16), masks_of_kind((1, 1, 3, 16, 16), kind, 3), generator())
     assert len(seen) > 1
     for y in seen:
         assert_kind(kind, y)

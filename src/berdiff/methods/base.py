@@ -139,7 +139,8 @@ class Segmenter(nn.Module, ABC):
         """The same model, weights shared, for images larger than `size`."""
         raise InputError(
             f"expected an image (or --center) of {'x'.join(map(str, size))} pixels for the method "
-            f"{self.config.method}, which cannot join tiles, found a larger one"
+            f"{self.config.method}, which cannot join tiles, found a larger one",
+            "unsupported",
         )
 
     def check_sampler(self, sampler: Sampler) -> None:

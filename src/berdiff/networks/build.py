@@ -26,5 +26,6 @@ def make_network(preset: str, image_channels: int = 1, targets: int = 1, dims: i
     if dims == 2:
         return network(preset, image_channels, targets)
     if dims not in getattr(network, "spatial_dims", ()):
-        raise InputError(f"preset: expected a network for images of {dims} dimensions, such as fast, found {preset}")
+        sentence = f"preset: expected a network for images of {dims} dimensions, such as fast, found {preset}"
+        raise InputError(sentence, "unsupported")
     return network(preset, image_channels, targets, dims)

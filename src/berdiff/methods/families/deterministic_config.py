@@ -45,7 +45,7 @@ class DeterministicConfig(MethodConfig):
 
     def check(self) -> None:
         if not self.lambda_bce + self.lambda_dice > 0:
-            raise InputError("lambda_dice: expected a weight above 0 where lambda_bce is 0, found 0")
+            raise InputError("lambda_dice: expected a weight above 0 where lambda_bce is 0, found 0", "conflict")
 
     def network(self, spec: InputSpec) -> "Denoiser[Any]":
         return resolve_name(self.architecture)(self.preset, len(spec.channels), len(spec.targets), spec.size)
@@ -55,5 +55,5 @@ class DeterministicConfig(MethodConfig):
 
         kind = self.kind_of(spec)
         if kind != "nested" and self.inner_weight != 1:
-            raise InputError(f"inner_weight: expected 1 for {kind} targets, found {self.inner_weight:g}")
+            raise InputError(f"inner_weight: expected 1 for {kind} targets, found {self.inner_weight:g}", "conflict")
         return Deterministic(self, spec, self.network(spec))
