@@ -162,6 +162,3 @@ def test_a_tiled_image_is_the_mean_of_its_tiles_probabilities():
     both = torch.cat([model.logits(image[..., :16]), model.logits(image[..., 16:])], -1)
     torch.testing.assert_close(tiles.logits(image), both, rtol=1e-4, atol=1e-4)  # without overlap: side by side
     assert tiles.sample(image, 2, generator()).shape == (1, 2, 1, 16, 32)
-
-
-# --- training --------------------------------------------------------------------------------------------------------

@@ -31,9 +31,6 @@ def test_the_encode_once_network_sees_masks_around_0_whatever_the_noise(config):
         assert abs(float(part.var()) - 1) < 5 * (2 / 4096) ** 0.5
 
 
-# --- configurations --------------------------------------------------------------------------------------------------
-
-
 # --- the guess of MedSegDiff -----------------------------------------------------------------------------------------
 
 
