@@ -71,6 +71,22 @@ class Bright(Denoiser[Tensor]):
         return 12 * (features[:, None] - 0.6) + (y_t - 0.5)
 
 
+class Table(Denoiser):
+    """Logits `(K, H, W)` that depend on nothing: one number to learn for each pixel."""
+
+    stride = 1
+
+    def __init__(self, logits: Tensor) -> None:
+        super().__init__("table", targets=len(logits))
+        self.logits = nn.Parameter(logits)
+
+    def encode(self, image):
+        return image
+
+    def denoise(self, y_t, t, features):
+        return self.logits.expand(y_t.shape)
+
+
 def diffusion(network: Denoiser, config=None, spec: InputSpec | None = None) -> DiffusionSegmenter:
     """A diffusion method on a network of the tests' own."""
     config = config or BerDiff(T=50)

@@ -14,7 +14,6 @@ from berdiff.diffusion.sampler import Sampler, time_grid
 from berdiff.diffusion.sampling import Step, sample
 from diffusion.brute_force import assert_fits, assert_proportion, get_schedule
 from diffusion.test_categorical import RULES, chain, in_order, numbers
-from refusals import refused
 from reproduce import two_answers
 
 ALL_RULES = {**RULES, "ddim-shared": Sampler(noise="shared"), "ddpm-shared": Sampler(rule="ddpm", noise="shared")}
@@ -240,15 +239,6 @@ def test_a_trained_network_draws_both_answers_and_seldom_mixes_them() -> None:
         assert mixed < 0.1
         assert 0.3 < first / (first + second) < 0.7
     assert drawn(Sampler(1, last_step="sample"))[2] > 0.9, "independent noise"
-
-
-def test_a_smallest_mask_is_refused_and_every_other_choice_taken() -> None:
-    """No level to move: classes are cut by one number each."""
-    kernel = Categorical(get_schedule("linear", 10))
-    for sampler in (*ALL_RULES.values(), Sampler(noise="shared", last_step="sample")):
-        kernel.check(sampler)
-    with refused("smallest:", error=ValueError):
-        kernel.check(Sampler(smallest=8))
 
 
 # --- tiles -----------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from berdiff.diffusion.sampler import Sampler, time_grid
 from berdiff.diffusion.sampling import sample
 from berdiff.diffusion.schedule import NoiseSchedule, power
 from diffusion.brute_force import TEST_FAILURE_RATE, assert_proportion, maths
-from refusals import refused
+from fakes import generator
 
 POWERS = (1.0, 1.5, 2.5, 4.0)
 EULER = Sampler(sigma=0.0)
@@ -24,10 +24,6 @@ EULER = Sampler(sigma=0.0)
 
 def schedule(exponent: float = 1.0, T: int = 1000) -> NoiseSchedule:
     return power(T, exponent)
-
-
-def generator(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 # --- the path --------------------------------------------------------------------------------------------------------
@@ -228,18 +224,3 @@ def test_tiles_are_averaged_as_estimated_masks() -> None:
         torch.testing.assert_close(estimates[2], (estimates[0] + estimates[1]) / 2, rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(kernel.from_mean(kernel.to_mean(outputs)), outputs, rtol=1e-4, atol=1e-5)
         assert bool(kernel.from_mean(kernel.to_mean(torch.tensor([-1e4, 1e4])) * 1.0000001).diff() > 30)
-
-
-def test_choices_without_a_meaning_are_refused() -> None:
-    kernel = Flow(schedule())
-    kernel.check(Sampler(steps=(900, 5), sigma=0.0, spacing="quadratic"))
-    for option in (
-        {"rule": "ddpm"},
-        {"posterior": "marginal"},
-        {"sigma": 0.5},
-        {"last_step": "sample"},
-        {"noise": "shared"},
-    ):
-        ((name, value),) = option.items()
-        with refused(f"{name}:", value, error=ValueError):
-            kernel.check(Sampler(**{"sigma": 0.0, **option}))

@@ -1,5 +1,7 @@
 """Every kernel keeps the contract of `berdiff.testing`, and the contract sees what a broken kernel does."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -12,6 +14,7 @@ from berdiff.diffusion.sampler import Sampler
 from berdiff.diffusion.schedule import make_schedule
 from berdiff.testing import ContractError, check_kernel
 from berdiff.testing.kernels import contract
+from refusals import refused
 
 COSINE, POWER = make_schedule("cosine", 100), make_schedule("power2.5", 100)
 ODE, SHARED = Sampler(sigma=0.0), Sampler(noise="shared", last_step="sample")
@@ -36,6 +39,25 @@ KERNELS = {
 @pytest.mark.parametrize("name", KERNELS)
 def test_every_kernel_keeps_the_contract(name: str):
     check_kernel(*KERNELS[name])
+
+
+SIGNED = ({"posterior": "marginal"}, {"last_step": "sample"}, {"noise": "shared"}, {"smallest": 4})
+OTHERS = {  # choices that a kernel does not have
+    "bernoulli, noise": [{"smallest": 4}],
+    "bernoulli, hurdle": [{"last_step": "sample"}],
+    "categorical": [{"smallest": 8}],
+    "gaussian, noise": SIGNED,
+    "flow, velocity": [*SIGNED, {"rule": "ddpm"}, {"sigma": 0.5}],
+}
+
+
+@pytest.mark.parametrize(("name", "choice"), [(name, choice) for name, of in OTHERS.items() for choice in of], ids=str)
+def test_what_a_kernel_does_not_have_is_refused(name: str, choice: dict):
+    kernel, sampler, _ = KERNELS[name]
+    kernel.check(sampler)
+    usual = Sampler(sigma=0.0) if "flow" in name else Sampler()
+    with refused(f"{next(iter(choice))}:" if "hurdle" not in name else "noise:", error=ValueError):
+        kernel.check(replace(usual, **choice))
 
 
 # --- the contract can fail -------------------------------------------------------------------------------------------

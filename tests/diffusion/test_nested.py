@@ -19,8 +19,9 @@ from berdiff.diffusion.losses import total_loss
 from berdiff.diffusion.nested import Nested
 from berdiff.diffusion.random import sample_generators
 from berdiff.diffusion.sampler import Sampler
-from berdiff.diffusion.sampling import Step, sample
+from berdiff.diffusion.sampling import sample
 from diffusion.brute_force import assert_fits, bayes, chain, get_schedule, maths
+from fakes import generator
 
 SCHEDULE = get_schedule("cosine", 100)
 RULES = {
@@ -38,10 +39,6 @@ SAMPLERS = {
 }
 HURDLE = [name for name in SAMPLERS if "independent, sample" not in name]  # the others are refused
 outputs = st.lists(st.floats(-12, 12), min_size=1, max_size=4)
-
-
-def generator(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def of_pixel(values, dtype=torch.float64) -> Tensor:
@@ -294,21 +291,6 @@ def test_every_mask_is_nested(name, nonempty) -> None:
         assert not torch.equal(masks[:, :, 0], masks[:, :, -1])
         if nonempty:
             assert bool(masks[:, :, 0].flatten(2).any(2).all())
-
-
-# --- with a hurdle ---------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", HURDLE)
-def test_an_output_that_says_empty_stays_empty_to_the_end(name) -> None:
-    kernel = Nested(get_schedule("power2.5", 1000), nonempty=True)
-    y_T = kernel.prior((1, 3, 2, 8, 8), generator(), torch.zeros(()))
-
-    def check(step: Step) -> None:
-        assert not bool(step.y0_hat.any())
-
-    sampler = replace(SAMPLERS[name], steps=3)
-    assert not bool(sample(kernel, sampler, lambda y, t: kernel.empty_output(y), y_T, generator(), check).any())
 
 
 # --- tiles -----------------------------------------------------------------------------------------------------------

@@ -16,7 +16,6 @@ from berdiff.diffusion.random import sample_generators
 from berdiff.diffusion.sampler import Sampler
 from berdiff.diffusion.sampling import Step, sample
 from diffusion.brute_force import assert_fits, assert_proportion, get_schedule, maths
-from refusals import refused
 
 THRESHOLD, LEVELS = Sampler(), Sampler(noise="shared", last_step="sample")
 LAST = {"threshold": THRESHOLD, "levels": LEVELS}
@@ -170,24 +169,6 @@ def test_a_thresholded_mask_of_too_few_pixels_is_cut_at_half_its_largest_probabi
     p = of_pixels((0.8, 0.45, 0.41, 0.3), 1)
     assert draw_nonempty(p, Sampler(smallest=1), sample_generators(0, ["a"], 1)).flatten().tolist() == [1, 0, 0, 0]
     assert draw_nonempty(p, Sampler(smallest=2), sample_generators(0, ["a"], 1)).flatten().tolist() == [1, 1, 1, 0]
-
-
-def test_a_hurdle_is_thresholded_or_sampled_with_shared_noise() -> None:
-    kernel = Bernoulli(get_schedule("linear", 10), nonempty=True)
-    for sampler in (*LAST.values(), Sampler(noise="shared"), Sampler(rule="ddpm")):
-        kernel.check(sampler)
-    with refused("noise:", error=ValueError):
-        kernel.check(Sampler(last_step="sample"))
-    Bernoulli(kernel.schedule).check(Sampler(last_step="sample"))
-
-
-def test_a_smallest_mask_needs_a_hurdle() -> None:
-    schedule = get_schedule("linear", 10)
-    Bernoulli(schedule, nonempty=True).check(Sampler(smallest=4))
-    with refused("smallest:", error=ValueError):
-        Bernoulli(schedule).check(Sampler(smallest=4))
-    with refused("smallest:", error=ValueError):
-        Sampler(smallest=0)
 
 
 def test_a_pixel_in_several_targets_counts_once() -> None:

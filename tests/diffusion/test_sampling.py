@@ -194,6 +194,3 @@ def test_a_drawn_step_has_its_probability() -> None:
         one = torch.tensor([y_t], dtype=torch.float64)
         p = float(step_prob(kernel.schedule, sampler, one, torch.full_like(one, 0.3), t, s))
         assert_proportion(int(y_s.sum()), n, p)
-
-
-# --- reproducibility -------------------------------------------------------------------------------------------------

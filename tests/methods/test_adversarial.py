@@ -31,7 +31,7 @@ from berdiff.training.run_folder import read_rows
 from berdiff.training.session import open_trainer, train
 from fakes import make_spec, make_store
 from refusals import refused
-from training.small import small_config, train_until_killed, weight_files, without_validation
+from training.small import small_config, without_validation
 
 TINY = CAR("tiny", samples=3, masks_per_image=2, rate_d=0.5, d_steps=2, d_period=5)
 NETS = ("f", "g", "d")
@@ -231,14 +231,6 @@ def _short(store: Path):
     return without_validation(small_config(store, model, max_steps=5, checkpoint_every=2, log_every=1))
 
 
-def test_a_killed_run_resumes_to_the_same_bits(store: Path, tmp_path: Path):
-    train(_short(store), tmp_path / "whole")
-    train_until_killed(_short(store), tmp_path / "killed", 4)
-    assert [path.name for path in (tmp_path / "killed/checkpoints").iterdir()] == ["step-00000002"]
-    train(_short(store), tmp_path / "killed")
-    assert weight_files(tmp_path / "killed") == weight_files(tmp_path / "whole")
-
-
 @pytest.mark.slow
 def test_two_processes_train_the_model_of_one_with_the_double_batch(store: Path, tmp_path: Path, monkeypatch):
     """Every parameter has a gradient at every step, also of nets that rest: DDP waits for all."""
@@ -250,9 +242,6 @@ def test_two_processes_train_the_model_of_one_with_the_double_batch(store: Path,
     for a, b in zip(two[:5], one[:5], strict=True):
         for name in ("loss", "ce", "adv", "cal", "d", "r1", "grad_norm"):
             assert a[name] == pytest.approx(b[name], rel=1e-3), name
-
-
-# --- the configuration -----------------------------------------------------------------------------------------------
 
 
 # --- does it learn? --------------------------------------------------------------------------------------------------

@@ -1,7 +1,6 @@
 """One answer per image: the loss written out, level sets, and what every method of table 4 promises."""
 
 import math
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -9,60 +8,16 @@ import torch
 from torch import nn
 
 from berdiff.diffusion.random import sample_generators
-from berdiff.methods.berdiff import BerDiff
-from berdiff.methods.config import adopt
 from berdiff.methods.families.deterministic import SMOOTH, Deterministic, level_weights, soft_dice_loss
-from berdiff.methods.mednext import MedNeXt
 from berdiff.methods.nnunet import NNUNet
 from berdiff.methods.swinunetr import SwinUNETR
-from berdiff.methods.transunet import TransUNet
 from berdiff.methods.unet import UNet
 from berdiff.metrics import dice_from_counts
-from berdiff.networks.denoiser import Denoiser
 from berdiff.networks.whole import Whole
-from berdiff.training import checkpoint
-from berdiff.training.config import DataConfig, EngineConfig, LoopConfig, OptimConfig, TrainConfig, ValidationConfig
-from berdiff.training.session import open_trainer, train
-from fakes import make_spec, make_store
+from berdiff.training.config import DataConfig, TrainConfig
+from berdiff.training.session import open_trainer
+from fakes import Table, generator, make_spec, make_store, real
 from refusals import refused
-
-CONFIGS = [NNUNet("tiny"), TransUNet("tiny"), SwinUNETR("tiny"), MedNeXt("tiny"), UNet("fast-tiny", lambda_dice=1.0)]
-BY_METHOD = pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.method)
-
-
-def side(config) -> int:
-    return 64 if config.method == "swinunetr" else 16
-
-
-def built(config, channels=("ct",), targets=("nodule",)) -> Deterministic:
-    torch.manual_seed(0)
-    size = (side(config), side(config))
-    model = config.build(make_spec(size, channels, targets))
-    for p in model.parameters():
-        if not p.any():
-            nn.init.normal_(p, std=0.2)
-    model.masks_per_pass = 2
-    return model
-
-
-def generator(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
-
-
-class Table(Denoiser):
-    """Logits that depend on nothing: one number to learn for each pixel."""
-
-    stride = 1
-
-    def __init__(self, logits: torch.Tensor) -> None:
-        super().__init__("table")
-        self.logits = nn.Parameter(logits)
-
-    def encode(self, image):
-        return image
-
-    def denoise(self, y_t, t, features):
-        return self.logits.expand(y_t.shape)
 
 
 def table(p: torch.Tensor, **settings) -> Deterministic:
@@ -134,24 +89,6 @@ def test_soft_dice_of_masks_is_dice():
     assert (p.grad > 0.1).all(), "an empty mask teaches too"
 
 
-@BY_METHOD
-def test_a_batch_cut_into_parts_is_the_same_loss_and_gradient(config):
-    model = built(config).train()
-    image = torch.rand(3, 1, side(config), side(config), generator=generator())
-    masks = torch.zeros(3, 4, 1, side(config), side(config), dtype=torch.uint8)
-    masks[0, :, :, 2:7, 3:9], masks[1, :2, :, :4, :4] = 1, 1  # the third is empty
-
-    def gradients(parts) -> list[torch.Tensor]:
-        model.zero_grad()
-        for part in parts:
-            generators = sample_generators(0, [f"case {i}" for i in part], 1)
-            (model.loss(image[part], masks[part], generators)["loss"] * len(part) / 3).backward()
-        return [p.grad.clone() for p in model.parameters() if p.grad is not None]
-
-    for whole, cut in zip(gradients([[0, 1, 2]]), gradients([[2], [0, 1]]), strict=True):
-        torch.testing.assert_close(whole, cut, rtol=2e-3, atol=2e-5)
-
-
 # --- the answer ------------------------------------------------------------------------------------------------------
 
 
@@ -211,12 +148,6 @@ def test_of_two_equally_likely_masks_only_level_sets_of_nested_ones_are_both_dra
 # --- configurations --------------------------------------------------------------------------------------------------
 
 
-def test_a_recipes_settings_are_kept_where_the_method_has_them():
-    assert adopt(NNUNet, BerDiff("tiny", lambda_bce=0.5)) == NNUNet("tiny", lambda_bce=0.5)
-    assert adopt(SwinUNETR, BerDiff("fast")) == SwinUNETR("small")
-    assert adopt(UNet, NNUNet("small", answer="level-sets")) == UNet("small", lambda_dice=1.0, answer="level-sets")
-
-
 def test_an_image_too_small_for_the_network_is_one_sentence(tmp_path):
     store = make_store(tmp_path, train=2, val=0)
     for model in (SwinUNETR("tiny"), NNUNet("small")):
@@ -225,35 +156,9 @@ def test_an_image_too_small_for_the_network_is_one_sentence(tmp_path):
 
 
 def test_a_tiled_image_is_the_mean_of_its_tiles_probabilities():
-    model = built(replace(NNUNet("tiny"), answer="level-sets")).eval()
+    model = real(NNUNet("tiny", answer="level-sets"))
     image = torch.rand(1, 1, 16, 32, generator=generator())
     tiles = model.tiled((16, 16), 0.0)
     both = torch.cat([model.logits(image[..., :16]), model.logits(image[..., 16:])], -1)
     torch.testing.assert_close(tiles.logits(image), both, rtol=1e-4, atol=1e-4)  # without overlap: side by side
     assert tiles.sample(image, 2, generator()).shape == (1, 2, 1, 16, 32)
-
-
-# --- training --------------------------------------------------------------------------------------------------------
-
-
-def test_a_training_with_deep_supervision_resumes_to_the_same_bits(tmp_path):
-    store = make_store(tmp_path, train=6, val=0)
-
-    def trained(name: str, steps: int):
-        train(
-            TrainConfig(
-                model=NNUNet("tiny"),
-                data=DataConfig(store=str(store), augment=True),
-                optim=OptimConfig(kind="sgd", lr=0.02, momentum=0.9, nesterov=True, decay="poly", decay_steps=12),
-                loop=LoopConfig(batch_size=4, max_steps=steps, accumulate=2),
-                validation=ValidationConfig(every=0),
-                engine=EngineConfig(accelerator="cpu", devices="1", threads=1),
-            ),
-            tmp_path / name,
-        )
-        return checkpoint.read(tmp_path / name / f"checkpoints/step-{steps:08d}").tensors
-
-    whole = trained("whole", 4)
-    trained("twice", 2)
-    for part, tensors in trained("twice", 4).items():
-        assert all(torch.equal(value, whole[part][name]) for name, value in tensors.items())

@@ -11,7 +11,7 @@ from berdiff.methods.export import export_onnx
 from berdiff.methods.families.deterministic import Deterministic
 from berdiff.methods.gaussian import GaussianDiffusion
 from berdiff.methods.unet import UNet
-from fakes import TenLines, diffusion, make_spec
+from fakes import TenLines, diffusion, generator, make_spec
 from refusals import refused
 
 
@@ -27,10 +27,6 @@ class Exact(TenLines):
         p = features.unsqueeze(1)
         y0 = torch.tanh(alpha_bar.sqrt() * y_t / (1 - alpha_bar) + torch.logit(p) / 2)  # E[y0 | y_t], by Bayes
         return y0 if self.prediction == "mask" else (y_t - alpha_bar.sqrt() * y0) / (1 - alpha_bar).sqrt()
-
-
-def generator(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def test_with_the_exact_estimate_the_samples_have_the_true_probability():
@@ -89,19 +85,6 @@ def test_unet_gives_what_the_network_makes_of_the_image_only():
     p = logits.sigmoid()
     bce = -(masks[:, 0] * p.log() + (1 - masks[:, 0]) * (1 - p).log()).mean()
     torch.testing.assert_close(model.loss(image, masks, generator())["loss"], bce)
-
-
-def test_what_belongs_to_the_other_kernel_is_refused():
-    model, image = diffusion(TenLines(), GaussianDiffusion(T=10)), torch.rand(1, 1, 8, 8)
-    for option in ({"posterior": "marginal"}, {"last_step": "sample"}, {"noise": "shared"}):
-        ((name, value),) = option.items()
-        named = {"error": ValueError}
-        with refused(f"{name}:", value, **named):
-            model.sample(image, 1, generator(), Sampler(steps=2, **option))
-        with refused(f"{name}:", value, **named):
-            model.check_sampler(Sampler(steps=2, **option))
-        with refused(f"{name}:", value, **named):
-            diffusion(TenLines(), GaussianDiffusion(sampler=Sampler(**option)))
 
 
 def test_export_describes_bernoulli_steps_only(tmp_path):

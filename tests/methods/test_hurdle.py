@@ -19,15 +19,11 @@ from berdiff.methods.berdiff.hurdle import DROPOUT, Encoded, GatedDenoiser, Hurd
 from berdiff.methods.families.diffusion import DiffusionSegmenter
 from berdiff.methods.families.encoded import EncodedSegmenter
 from diffusion.brute_force import assert_fits, assert_proportion
-from fakes import make_spec, volume_generators
+from fakes import generator, make_spec, volume_generators
 from refusals import refused
 
 CONFIG = BerDiff("fast-tiny", T=50, schedule="power2.5", prediction="mask", hurdle=0.05, sampler=Sampler(steps=2))
 LAST = (Sampler(2), Sampler(2, noise="shared", last_step="sample"))
-
-
-def generator(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def built(config: BerDiff = CONFIG, pi: float = 0.3) -> HurdleSegmenter:
@@ -98,18 +94,6 @@ def test_the_gate_leaves_the_other_masks_alone() -> None:
     assert 0 < int(empty.sum()) < 12
     assert torch.equal(gated[~empty], inner[~empty])
     assert bool((gated[empty] == -torch.inf).all())
-
-
-def test_a_sample_does_not_depend_on_its_batch() -> None:
-    model, image = built(pi=0.5), images(4)
-    model.masks_per_pass = 6
-    for sampler, views in product(LAST, (1, 4)):
-        chosen = replace(sampler, views=views)
-        whole = model.sample(image, 3, sample_generators(0, list("abcd"), 3), chosen)
-        assert 0 < int(is_empty(whole).sum()) < 12
-        for part in ([2], [3, 0]):
-            keys = ["abcd"[i] for i in part]
-            assert torch.equal(model.sample(image[part], 3, sample_generators(0, keys, 3), chosen), whole[part])
 
 
 @pytest.mark.parametrize("rho", [None, 0.5])
@@ -260,17 +244,6 @@ def test_an_image_that_nobody_marked_teaches_pi_alone(prediction) -> None:
     model.loss(images(3), discs((0, 0), (30, 0), (0, 0)), generator())["loss"].backward()
     assert any(bool(p.grad.any()) for p in drawing)
     assert any(not torch.equal(p.grad, old) for p, old in zip(network.head.parameters(), before, strict=True))
-
-
-def test_an_images_loss_does_not_depend_on_its_batch() -> None:
-    model = built(replace(CONFIG, masks_per_image=3))
-    image, masks = images(4), discs((50, 0, 20, 0), (0, 0, 0, 0), (9, 80, 30, 200), (0, 0, 0, 4))
-    together = model.loss(image, masks, sample_generators(0, list("abcd"), 1))
-    alone = [model.loss(image[[i]], masks[[i]], sample_generators(0, [key], 1)) for i, key in enumerate("abcd")]
-    assert together.keys() == {"loss", "kl", "bce", "empty"}
-    for term, value in together.items():
-        torch.testing.assert_close(value, torch.stack([one[term] for one in alone]).mean(), rtol=1e-4, atol=1e-5)
-    assert alone[1]["bce"].item() == alone[1]["kl"].item() == 0
 
 
 @torch.no_grad()

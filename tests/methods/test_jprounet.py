@@ -4,27 +4,15 @@ from dataclasses import replace
 
 import pytest
 import torch
-from torch import nn
 
 from berdiff.diffusion.random import sample_generators
-from berdiff.methods.base import Segmenter
 from berdiff.methods.jprounet import JProUNet
 from berdiff.training.config import OptimConfig
 from berdiff.training.engine import clip, make_optimizer, set_rates
-from fakes import make_spec
+from fakes import make_spec, real
 
 TINY = JProUNet("tiny", dims=4, masks_per_image=2)
 SPEC = make_spec((16, 16), ("t1", "t2"), ("core", "edema", "whole"))
-
-
-def build(config, spec=None) -> Segmenter:
-    """With flows and injections that do something."""
-    torch.manual_seed(0)
-    model = config.build(spec or make_spec())
-    for p in model.parameters():
-        if not p.any():
-            nn.init.normal_(p, std=0.2)
-    return model.eval()
 
 
 def batch(spec=None):
@@ -33,14 +21,11 @@ def batch(spec=None):
     return image, (torch.rand(3, 4, len(spec.targets), 16, 16, generator=generator) > 0.5).to(torch.uint8)
 
 
-# --- what every method promises --------------------------------------------------------------------------------------
-
-
 # --- the loss --------------------------------------------------------------------------------------------------------
 
 
 def test_the_loss_is_distance_and_cross_entropy_summed_over_pixels_and_beta_times_the_mean_divergence():
-    model, (image, masks) = build(replace(TINY, beta=7.0), SPEC), batch(SPEC)
+    model, (image, masks) = real(replace(TINY, beta=7.0), SPEC), batch(SPEC)
     terms = model.loss(image, masks, sample_generators(0, list("abc"), 1))
     pixels = 3 * 16 * 16  # and targets
     mean = sum(terms[f"kl_{level}"] for level in (1, 2, 3)) / 3
@@ -56,7 +41,7 @@ def test_the_loss_is_distance_and_cross_entropy_summed_over_pixels_and_beta_time
 
 
 def test_beta_rises_after_each_step_and_not_in_the_loss():
-    model, (image, masks) = build(replace(TINY, beta_warmup=4)), batch()
+    model, (image, masks) = real(replace(TINY, beta_warmup=4)), batch()
     pixels, betas = 256, []
     for _ in range(6):
         for _ in range(2):  # as with two parts of a batch

@@ -8,15 +8,12 @@ import torch.nn.functional as F
 
 from berdiff.methods.families.latent import Elbo, LatentSegmenter
 from berdiff.methods.hprobunet import HierarchicalProbUNet
-from berdiff.methods.hprobunet import network as hprobunet
 from berdiff.methods.probunet import ProbUNet
-from berdiff.methods.probunet import network as probunet
 from berdiff.networks.latent import MapHead, VectorHead
-from berdiff.networks.pyramid import Up
 from berdiff.training import checkpoint
 from berdiff.training.session import train
 from fakes import make_spec, make_store
-from training.small import small_config, train_until_killed, weight_files, without_validation
+from training.small import small_config, weight_files, without_validation
 
 TINY = (ProbUNet("tiny"), HierarchicalProbUNet("tiny"))
 BOTH = pytest.mark.parametrize("config", TINY, ids=[config.method for config in TINY])
@@ -41,33 +38,6 @@ def noise(seed: int):
     """A source of latents' noise, as a network gets it."""
     generator = torch.Generator().manual_seed(seed)
     return lambda shape: torch.randn(shape, generator=generator)
-
-
-# --- configurations and sizes ----------------------------------------------------------------------------------------
-
-
-def test_the_presets_have_the_sizes_of_the_papers(monkeypatch):
-    """Of the hierarchical one's posterior the blocks after its last latents are left out: nothing reads them."""
-    for networks in (probunet, hprobunet):  # orthogonal weights take seconds
-        monkeypatch.setattr(networks, "initialise", lambda module, kind: None)
-    found = {
-        (config.method, config.preset): config.build(make_spec())
-        for config in (ProbUNet("small"), ProbUNet("paper"), HierarchicalProbUNet("small"))
-    }
-    hierarchy = HierarchicalProbUNet("paper").build(make_spec())
-    unused = Up(192 + 1, 192, 192, hprobunet.PRESETS["paper"].sizes)
-
-    def millions(*modules: torch.nn.Module) -> float:
-        return round(sum(p.numel() for module in modules for p in module.parameters()) / 1e6, 1)
-
-    counts = {key: millions(value) for key, value in found.items()}
-    assert counts == {("probunet", "small"): 3.0, ("probunet", "paper"): 9.3, ("hprobunet", "small"): 4.6}
-    assert millions(hierarchy.network.prior, hierarchy.network.logits) == 11.2
-    assert millions(hierarchy.network.posterior, unused) == 10.7
-    assert millions(hierarchy, unused) == 21.9
-    assert millions(hierarchy) == 20.6
-    strides = [value.stride for value in (*found.values(), hierarchy)]
-    assert strides == [16, 16, 64, 128]
 
 
 # --- losses ----------------------------------------------------------------------------------------------------------
@@ -179,20 +149,6 @@ def test_a_resumed_training_is_the_uninterrupted_one_with_its_state(config, stor
         torch.testing.assert_close(value, in_parts[name], rtol=1e-4, atol=1e-6)
     if config.method == "hprobunet":
         assert 0 < ours["objective.log_lambda"] < 5 * config.nu
-
-
-def test_a_killed_run_resumes_to_the_same_bits_with_its_multiplier(store: Path, tmp_path: Path):
-    """Killed two steps after its last checkpoint: lambda, its average and its count go on from there, not from 1."""
-    config = without_validation(small_config(store, MOVING[1], max_steps=5, checkpoint_every=2))
-    train(config, tmp_path / "whole")
-    train_until_killed(config, tmp_path / "killed", 4)
-    assert [path.name for path in (tmp_path / "killed/checkpoints").iterdir()] == ["step-00000002"]
-    train(config, tmp_path / "killed")
-    files = weight_files(tmp_path / "whole")
-    assert weight_files(tmp_path / "killed") == files
-    (newest,) = (tmp_path / "whole").glob("checkpoints/step-00000005")
-    state = checkpoint.read(newest).tensors["raw"]
-    assert (int(state["objective.updates"]), bool(state["objective.log_lambda"] > 0)) == (5, True), "it moved"
 
 
 TOYS = (

@@ -10,7 +10,6 @@ from berdiff.methods.berdiff import BerDiff
 from berdiff.methods.families.encoded import EncodedSegmenter
 from berdiff.methods.families.views import AXES, mirrored, mirrored_back, take
 from fakes import make_spec
-from refusals import refused
 
 IMAGE = torch.rand(2, 1, 16, 24, generator=torch.Generator().manual_seed(0))
 
@@ -85,8 +84,3 @@ def test_a_sample_and_its_callback_do_not_depend_on_the_batch(hurdle):
     assert torch.equal(both[1:], alone)
     assert len(steps) == 3
     assert torch.equal(steps[-1].y_s.to(torch.uint8), both)
-
-
-def test_a_number_of_views_that_does_not_exist_is_refused():
-    with refused("views:", error=ValueError):
-        Sampler(views=3)  # type: ignore[arg-type]

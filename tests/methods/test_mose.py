@@ -12,12 +12,8 @@ from berdiff.methods.mose.network import PRESETS
 from berdiff.methods.mose.segmenter import MixtureSegmenter
 from berdiff.methods.mose.transport import greedy_coupling, soft_iou_cost
 from berdiff.networks.pyramid import Norm, Sizes
-from fakes import make_spec
+from fakes import generator, make_spec
 from refusals import refused
-
-
-def generator(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def build(**settings) -> MixtureSegmenter:

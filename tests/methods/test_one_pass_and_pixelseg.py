@@ -1,41 +1,13 @@
 """What SSN, MoSE and PixelSeg promise alike: batches, targets, sizes, and both of two equally likely masks."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 
 from berdiff.methods.mose import MoSE
-from berdiff.methods.mose import network as mose
 from berdiff.methods.pixelseg import PixelSeg
 from berdiff.methods.ssn import SSN
-from berdiff.methods.ssn import network as ssn
-from fakes import make_spec
+from fakes import generator, make_spec
 from refusals import refused
-
-
-def generator(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
-
-
-@pytest.fixture
-def with_batch_norm(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`tiny` with the norm of `small` and `paper`."""
-    for networks in (ssn, mose):
-        monkeypatch.setitem(networks.PRESETS, "tiny", replace(networks.PRESETS["tiny"], norm="batch"))
-
-
-@pytest.mark.parametrize(
-    ("config", "paper", "small", "strides"),
-    [(SSN(), 9.24, 3.20, (64, 16)), (MoSE(), 9.32, 3.28, (64, 16)), (PixelSeg(), 3.43, 0.98, (16, 8))],
-    ids=lambda value: getattr(value, "method", ""),
-)
-def test_sizes_are_the_documented_ones(config, paper: float, small: float, strides: tuple[int, int]):
-    for preset, millions, stride in zip(("paper", "small"), (paper, small), strides, strict=True):
-        with torch.device("meta"):
-            model = replace(config, preset=preset).build(make_spec((128, 128)))
-        assert round(sum(p.numel() for p in model.parameters()) / 1e6, 2) == millions
-        assert model.stride == stride
 
 
 @pytest.mark.parametrize("config", [SSN("small"), MoSE("small", samples_per_expert=1)], ids=["ssn", "mose"])

@@ -6,17 +6,14 @@ from dataclasses import replace
 import pytest
 import torch
 
-from berdiff.diffusion.sampler import FlowSampler, GaussianSampler, Sampler
+from berdiff.diffusion.sampler import Sampler
 from berdiff.methods.berdiff import BerDiff
-from berdiff.methods.config import adopt
 from berdiff.methods.flow import FlowMatching
 from berdiff.methods.gaussian import GaussianDiffusion
 from berdiff.methods.medsegdiff import MedSegDiff
-from berdiff.methods.sampling import choose_sampler
 from berdiff.methods.segdiff import SegDiff
 from berdiff.recipes import RECIPES
 from fakes import TenLines, diffusion, generator, make_spec, real
-from refusals import refused
 
 
 @pytest.mark.parametrize("config", [FlowMatching("fast-tiny"), GaussianDiffusion("fast-tiny"), BerDiff("fast-tiny")])
@@ -32,36 +29,6 @@ def test_the_encode_once_network_sees_masks_around_0_whatever_the_noise(config):
     for part in seen:  # 4,096 values or more: five standard errors of mean and variance
         assert abs(float(part.mean())) < 5 / 4096**0.5
         assert abs(float(part.var()) - 1) < 5 * (2 / 4096) ** 0.5
-
-
-# --- configurations --------------------------------------------------------------------------------------------------
-
-
-def test_a_table_finds_the_network_of_its_scale_by_the_name():
-    """`adopt` keeps a preset that the method has: the paper's rows get the paper's U-Net, two-core rows the small. The
-    sampler is each method's own."""
-    for kind in (SegDiff, MedSegDiff):
-        assert adopt(kind, BerDiff("paper-128")).preset == "paper-128"
-        assert adopt(kind, BerDiff("small", prediction="prior")) == kind("small", sampler=GaussianSampler(sigma=0.0))
-        assert adopt(kind, BerDiff("fast")).preset == "small"
-    assert adopt(SegDiff, BerDiff("paper-224")).preset == "paper-224"
-    adopted = adopt(FlowMatching, BerDiff("fast", "power2.5", prediction="mask", masks_per_image=8))
-    assert adopted == FlowMatching("fast", schedule="power2.5", prediction="mask", masks_per_image=8)
-    assert adopt(FlowMatching, BerDiff("small")) == FlowMatching("small"), "no linear betas, no noise to predict"
-
-
-def test_ddpms_rule_has_no_meaning_to_flow_matching():
-    model = diffusion(TenLines(), FlowMatching(T=50))
-    with refused("--rule:"):
-        choose_sampler(model, {"rule": "ddpm"})
-    assert choose_sampler(model, {"steps": 7}) == FlowSampler(steps=7)
-
-
-def test_segdiff_is_gaussian_diffusion_on_another_network():
-    ours, plain = SegDiff(T=100).kernel(), GaussianDiffusion(T=100).kernel()
-    assert type(ours) is type(plain)
-    assert torch.equal(ours.schedule.alpha_bar, plain.schedule.alpha_bar)
-    assert ours.prediction == plain.prediction == "noise"
 
 
 # --- the guess of MedSegDiff -----------------------------------------------------------------------------------------

@@ -10,11 +10,7 @@ from scipy import ndimage
 
 from berdiff.methods.pixelseg import PixelSeg
 from berdiff.methods.pixelseg.segmenter import AutoregressiveSegmenter, halve, smooth
-from fakes import make_spec
-
-
-def generator(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
+from fakes import generator, make_spec
 
 
 def build(targets=("nodule",), **settings) -> AutoregressiveSegmenter:

@@ -12,11 +12,7 @@ from berdiff.diffusion.random import sample_generators
 from berdiff.methods.ssn import SSN
 from berdiff.methods.ssn.network import LowRank
 from berdiff.methods.ssn.segmenter import LowRankSegmenter, log_likelihood
-from fakes import make_spec
-
-
-def generator(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
+from fakes import generator, make_spec
 
 
 def low_rank(K=2, H=1, W=3, rank=2) -> LowRank:
@@ -105,7 +101,7 @@ def test_the_mean_learns_alone_first_and_no_parameter_is_ever_unused():
         assert mean is not None
         assert bool(mean.any())
         if step < 2:
-            logits = model.network(image).mean.unsqueeze(1).expand(-1, 4, -1, -1, -1)
+            logits = model.network.encode(image).mean.unsqueeze(1).expand(-1, 4, -1, -1, -1)
             plain = F.binary_cross_entropy_with_logits(logits, masks.float())
             torch.testing.assert_close(terms["loss"], plain)
         model.after_step(terms)
@@ -119,7 +115,7 @@ def test_the_loss_is_the_likelihood_per_pixel_with_the_generators_own_numbers():
     image = torch.rand(2, 1, 8, 8, generator=generator())
     masks = (torch.rand(2, 1, 1, 8, 8, generator=generator(1)) > 0.5).to(torch.uint8)
     terms = model.loss(image, masks, sample_generators(0, ["a", "b"], 1))
-    total, distribution = 0.0, model.network(image)
+    total, distribution = 0.0, model.network.encode(image)
     for i, g in enumerate(sample_generators(0, ["a", "b"], 1)):
         torch.rand(1, generator=g)  # the rater: there is only one
         shared, own = torch.randn(3, 10, generator=g), torch.randn(3, 1, 8, 8, generator=g)

@@ -2,13 +2,12 @@
 
 import json
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from berdiff.data.input_spec import InputSpec, Kind
 from berdiff.diffusion.kernels.bernoulli import Bernoulli
@@ -22,9 +21,9 @@ from berdiff.methods.berdiff import BerDiff
 from berdiff.methods.families.deterministic import Deterministic, soft_dice_loss
 from berdiff.methods.nnunet import NNUNet
 from berdiff.methods.unet import UNet
-from berdiff.networks.denoiser import Denoiser
+from berdiff.testing.examples import masks as masks_of_kind
 from diffusion.brute_force import assert_proportion
-from fakes import generator, make_spec, real
+from fakes import Table, generator, make_spec, real
 from refusals import refused
 
 KINDS: tuple[Kind, ...] = ("nested", "exclusive")
@@ -49,13 +48,6 @@ CONFIGS = {
 
 def spec_of(kind: Kind, targets: int = 3, size=(16, 16)) -> InputSpec:
     return replace(make_spec(size, targets=tuple("abc"[:targets])), kind=kind)
-
-
-def masks_of(kind: Kind, shape) -> Tensor:
-    """(B, R, K, H, W) at random, of that kind."""
-    depth = torch.randint(shape[2] + 1, (*shape[:2], 1, *shape[3:]), generator=generator(3))
-    k = torch.arange(1, shape[2] + 1).reshape(-1, 1, 1)
-    return (depth >= k if kind == "nested" else depth == k).to(torch.uint8)
 
 
 def assert_kind(kind: Kind, masks: Tensor) -> None:
@@ -127,43 +119,7 @@ def test_masks_keep_their_kind(name, kind) -> None:
         assert_kind(kind, model.tiled((16, 16), 0.25).sample(large, 4, sample_generators(0, ["a"], 4), sampler))
 
 
-@with_kinds("berdiff", "hurdle", "mask")
-def test_the_loss_learns_each_target(name, kind, monkeypatch) -> None:
-    model = real(CONFIGS[name], spec_of(kind)).train()
-    outputs, right = [], model.network.denoise
-
-    def kept(*args) -> Tensor:
-        outputs.append(right(*args))
-        outputs[-1].retain_grad()
-        return outputs[-1]
-
-    monkeypatch.setattr(model.network, "denoise", kept)
-    image = torch.rand(2, 1, 16, 16, generator=generator())
-    terms = model.loss(image, masks_of(kind, (2, 4, 3, 16, 16)), sample_generators(0, ["a", "b"], 1))
-    assert all(value.isfinite() for value in terms.values())
-    terms["loss"].backward()
-    (output,) = outputs
-    assert bool((output.grad.abs().amax((0, 1, 3, 4)) > 0).all())
-    assert all(p.grad is None or bool(p.grad.isfinite().all()) for p in model.parameters())
-
-
 # --- one answer per image --------------------------------------------------------------------------------------------
-
-
-class Table(Denoiser):
-    """Logits that depend on nothing."""
-
-    stride = 1
-
-    def __init__(self, logits: Tensor) -> None:
-        super().__init__("table", targets=len(logits))
-        self.logits = nn.Parameter(logits)
-
-    def encode(self, image):
-        return image
-
-    def denoise(self, y_t, t, features):
-        return self.logits.expand(y_t.shape)
 
 
 def table(kind: Kind, logits: Tensor, **settings) -> Deterministic:
@@ -182,7 +138,7 @@ def probabilities(kind: Kind, logits: Tensor) -> Tensor:
 def test_the_loss_of_one_answer_is_the_likelihood_of_all_targets_and_dice_of_each(kind) -> None:
     logits = torch.randn(3, 16, 16, generator=generator())
     model = table(kind, logits, lambda_bce=0.7, lambda_dice=0.3)
-    masks = masks_of(kind, (1, 1, 3, 16, 16))
+    masks = masks_of_kind((1, 1, 3, 16, 16), kind, 3)
     y, p = masks[0, 0].float(), probabilities(kind, logits)
     if kind == "nested":  # depths 0 to 3; a mean over targets, as with independent ones
         of_depth = torch.cat([1 - p[:1], p[:-1] - p[1:], p[-1:]])
@@ -228,7 +184,7 @@ def test_deep_supervision_sees_targets_of_their_kind_at_every_resolution(kind, m
         return right(self, logits, y)
 
     monkeypatch.setattr(type(link), "cross_entropy", watched)
-    model.loss(torch.rand(1, 1, 16, 16), masks_of(kind, (1, 1, 3, 16, 16)), generator())
+    model.loss(torch.rand(1, 1, 16, 16), masks_of_kind((1, 1, 3, 16, 16), kind, 3), generator())
     assert len(seen) > 1
     for y in seen:
         assert_kind(kind, y)
@@ -284,28 +240,3 @@ def test_export_says_what_the_logits_are_of(kind) -> None:
         np.testing.assert_allclose(y0_hat, by_words(kind, logits.numpy()), rtol=1e-5)
     one = real(CONFIG, spec_of(kind, 1))
     assert export._describe(one, one.kernel)["targets"] == "independent"
-
-
-@BY_KIND
-@pytest.mark.slow
-@pytest.mark.skipif(any(find_spec(name) is None for name in export._NEEDED), reason="no extra berdiff[onnx]")
-def test_the_graphs_estimate_the_same_targets(kind, tmp_path: Path) -> None:
-    import onnxruntime
-
-    model = real(CONFIGS["hurdle" if kind == "nested" else "berdiff"], spec_of(kind))
-    content = export.export_onnx(model, (16, 16), tmp_path / "onnx")
-    assert content == json.loads((tmp_path / "onnx/export.json").read_text())
-    assert content["input_spec"]["kind"] == kind
-    encode, denoise = (
-        onnxruntime.InferenceSession(tmp_path / "onnx" / f"{name}.onnx") for name in ("encode", "denoise")
-    )
-    steps = []
-    model.sample(torch.full((1, 1, 16, 16), 0.4), 3, sample_generators(0, ["a"], 3), callback=steps.append)
-    features = encode.run(None, {"image": np.full((1, 1, 16, 16), 0.4, np.float32)})[: -1 if kind == "nested" else None]
-    names = content["files"]["denoise.onnx"]["inputs"]
-    for step in steps:
-        t = np.full(step.y_t.shape[:2], step.t)
-        (logits,) = denoise.run(None, dict(zip(names, (step.y_t.numpy(), t, *features), strict=True)))
-        some = step.y0_hat.flatten(2).any(2)  # the others were found empty before the first step
-        np.testing.assert_allclose(step.y0_hat[some], by_words(kind, logits)[some], atol=1e-4)
-        assert bool(some.any())

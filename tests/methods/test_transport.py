@@ -8,11 +8,8 @@ from scipy.optimize import linprog
 from torch.distributions import Categorical, kl_divergence
 
 from berdiff.methods.mose.transport import gate_kl, greedy_coupling, soft_iou_cost
+from fakes import generator
 from refusals import refused
-
-
-def generator(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def cheapest(cost: np.ndarray, cap: float) -> float:

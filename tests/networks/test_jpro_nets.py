@@ -1,6 +1,5 @@
 """JPro. U-net: flows, the divergence of one sample, teacher forcing, ancestral sampling."""
 
-import pytest
 import torch
 from torch import nn
 from torch.autograd.functional import jacobian
@@ -8,7 +7,6 @@ from torch.distributions import Independent, Normal
 
 from berdiff.methods.jprounet.network import Chain, JProUNet
 from berdiff.networks.latent import Gaussian, kl
-from refusals import refused
 
 B, N, Z = 2, 3, 4
 
@@ -178,25 +176,3 @@ def test_a_swapped_z_of_any_level_changes_the_mask_and_the_image():
         for a, b in zip(before, after, strict=True):
             assert (a[:, 0] - b[:, 0]).abs().max() > 1e-4
             torch.testing.assert_close(a[:, 1], b[:, 1], rtol=1e-5, atol=1e-6)  # the middle one stays
-
-
-@pytest.mark.parametrize(("channels", "targets"), [(1, 1), (4, 3)])
-def test_shapes(channels: int, targets: int):
-    net, (image, y) = network(channels, targets), data(channels, targets)
-    features = net.encode(image)
-    logits, picture, found = net.infer_jointly(features, image, y, Given().noise())
-    assert logits.shape == y.shape == net.generate(features, N, Given().noise()).shape
-    assert picture.shape == (B, N, channels, 16, 16)
-    assert [part.shape for part in found] == [(B, N)] * 3
-    with refused("image:", error=ValueError):
-        net.encode(torch.rand(1, channels, 18, 16))
-
-
-def test_parameter_counts_are_the_documented_ones():
-    """6.2 M as released; without the parts of the release that no loss reaches 5.5 M."""
-    count = sum(p.numel() for p in JProUNet("paper", 1, 1, 8, 4).parameters())
-    third_chain, level_0_of_two_chains = 696_064, 2 * 12_176
-    assert round(count / 1e6, 1) == 5.5
-    assert round((count + third_chain + level_0_of_two_chains) / 1e6, 1) == 6.2
-    small = sum(p.numel() for p in JProUNet("small", 1, 1, 8, 4).parameters())
-    assert round(small / 1e6, 1) == 2.7

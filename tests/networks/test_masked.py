@@ -9,11 +9,8 @@ import torch.nn.functional as F
 from torch import nn
 
 from berdiff.methods.pixelseg.masked import MaskedConv, MaskedStack, fixed_point
+from fakes import generator
 from refusals import refused
-
-
-def generator(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def strong_stack(channels: int = 1, seed: int = 0) -> MaskedStack:

@@ -86,10 +86,13 @@ def keeping(self, image):
 
 
 BROKEN = [
-    broken("logits have the shape of the masks", denoise=logits(lambda self, found, y_t: found[:, :1])),
+    broken(
+        "logits of masks together are those one by one in any memory format",
+        denoise=logits(lambda self, found, y_t: found[:, :1]),
+    ),
     broken("other channels and sizes are refused", encode=lambda self, image: image[:, :1]),
     broken(
-        "masks together are masks one by one in any memory format",
+        "logits of masks together are those one by one in any memory format",
         denoise=logits(lambda self, found, y_t: found - y_t.mean()),
     ),
     broken(
@@ -97,7 +100,7 @@ BROKEN = [
         denoise=logits(lambda self, found, y_t: found + y_t.roll(1, 1)),
     ),
     broken("a change reaches its own masks and no other", encode=lambda self, image: Good.encode(self, image) * 0),
-    broken("features serve every step and no step changes them", denoise=logits(later)),
+    broken("features serve every step and a copy is the same network", denoise=logits(later)),
     broken("a summary leaves the features as they are", summary_width=3),
     broken(
         "every parameter gets a gradient and has one name",
@@ -108,8 +111,10 @@ BROKEN = [
         __init__=started(lambda self: setattr(self, "twin", self.conv)),
     ),
     broken(
-        "it can be copied after use and knows its preset", __init__=started(lambda self: setattr(self, "preset", 1))
+        "features serve every step and a copy is the same network",
+        __init__=started(lambda self: setattr(self, "preset", 1)),
     ),
+    broken("features serve every step and a copy is the same network", encode=keeping),
 ]
 
 

@@ -1,5 +1,7 @@
 """SegDiff's network: the U-Net in parts is MONAI's, RRDB is what it says, its sizes, and each mask for itself."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -22,13 +24,9 @@ def awake(net: nn.Module) -> nn.Module:
     return net.eval()
 
 
-def millions(net: nn.Module) -> float:
-    return sum(p.numel() for p in net.parameters()) / 1e6
-
-
 def test_the_parts_of_the_split_unet_make_monais() -> None:
     torch.manual_seed(0)
-    net = awake(SplitUNet(paper.PRESETS["tiny"], 2, 3, [8, 8, 8]))
+    net = awake(SplitUNet(replace(paper.PRESETS["tiny"], head_channels=(8, 8, 8)), 2, 3))
     x, t = torch.rand(3, 2, 16, 24), torch.tensor([1, 40, 1000])
     levels, skips, embedding = net.down(net.conv_in(x), t)
     assert [tuple(level.shape[1:]) for level in levels] == [(16, 8, 12), (32, 4, 6), (32, 4, 6)]
@@ -60,16 +58,6 @@ def test_with_scale_0_the_rrdb_net_is_its_path_of_convolutions() -> None:
     path = net.last(F.leaky_relu(net.fine(first + net.trunk(first)), 0.2))
     torch.testing.assert_close(net(x), path)
     assert not torch.allclose(before, path)
-
-
-def test_parameters_are_as_documented() -> None:
-    """docs/methods: SegDiff's own network has 122 M, the paper's behind 10 RRDB 93 M; CCDM's 5.7 M, MedFM's 9.1 M."""
-    documented = {"paper-128": 93, "paper-224": 121, "own": 122}
-    with torch.device("meta"):
-        for name, expected in documented.items():
-            assert round(millions(make_network(f"segdiff-{name}"))) == expected
-        assert round(millions(make_network("segdiff-small")), 1) == 2.5
-        assert [round(millions(make_network(name)), 1) for name in ("ccdm", "medfm")] == [5.7, 9.1]
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ Reductions are per-pixel means, in nats. Both losses come from one estimate, tha
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Literal, get_args
 
 import torch
@@ -26,6 +26,8 @@ from berdiff.diffusion.schedule import NoiseSchedule, Time, cast
 Prediction = Literal["noise", "mask", "prior"]
 """What the network's logits are of: the flips (paper), the mask, or the mask before its own pixel is looked at."""
 PREDICTIONS = get_args(Prediction)
+Weighted = Mapping[str, tuple[float, Callable[[], Tensor]]]
+"""The terms of a loss: the factor of each, and how its value at each pixel is computed."""
 
 
 def estimate_logits(schedule: NoiseSchedule, prediction: Prediction, logits: Tensor, y_t: Tensor, t: Time) -> Tensor:
@@ -92,32 +94,35 @@ def total_loss(
     lambda_bce: float = 1.0,
     posterior: Posterior = "soft",
     weight: Tensor | None = None,
-    of_targets: Tensor | None = None,
 ) -> dict[str, Tensor]:
     """Eq. 10 from one estimate, the network's `logits` of what it predicts; s = t - 1.
 
-    `weight` `(B, N)` is of each mask, where not all count the same: then it is the weighted sum over masks.
-    `of_targets` `(K, 1, ...)` is of each target.
-
     The soft form inside L_KL adds a pixel's own evidence itself (`reverse_mean`), so it gets the prior's logits where
-    the network predicts the prior. A term with weight 0 is left out: an ablation pays only for what it uses.
+    the network predicts the prior.
     """
     y0_logits = estimate_logits(schedule, prediction, logits, y_t, t)
-    terms: dict[str, Tensor] = {}
-    loss = logits.new_zeros(())
-    if lambda_kl:
-        of_kl = logits if prediction == "prior" and posterior == "soft" else y0_logits
-        terms["kl"] = over_masks(kl_loss(schedule, y_t, y0, of_kl, t, t - 1, posterior), weight, of_targets)
-        loss = loss + lambda_kl * terms["kl"]
-    if lambda_bce:
-        bce = bce_loss(eps, logits) if prediction == "noise" else bce_loss(y0, y0_logits)
-        terms["bce"] = over_masks(bce, weight, of_targets)
-        loss = loss + lambda_bce * terms["bce"]
-    return {"loss": loss, **terms}
+    of_kl = logits if prediction == "prior" and posterior == "soft" else y0_logits
+    of_bce = (eps, logits) if prediction == "noise" else (y0, y0_logits)
+    terms: Weighted = {
+        "kl": (lambda_kl, lambda: kl_loss(schedule, y_t, y0, of_kl, t, t - 1, posterior)),
+        "bce": (lambda_bce, lambda: bce_loss(*of_bce)),
+    }
+    return weighted_sum(terms, weight)
+
+
+def weighted_sum(terms: Weighted, weight: Tensor | None, of_targets: Tensor | None = None) -> dict[str, Tensor]:
+    """ "loss", the sum of the terms times their factors, and the terms. One with factor 0 is left out: an ablation pays
+    only for what it uses."""
+    used = {name: (factor, over_masks(loss(), weight, of_targets)) for name, (factor, loss) in terms.items() if factor}
+    total = sum(factor * term for factor, term in used.values())
+    return {"loss": torch.as_tensor(total), **{name: term for name, (_, term) in used.items()}}
 
 
 def over_masks(loss: Tensor, weight: Tensor | None, of_targets: Tensor | None = None) -> Tensor:
-    """The mean over pixels, and over masks the mean or the weighted sum."""
+    """The mean over pixels, and over masks the mean, or the sum by the `weight` `(B, N)` of each.
+
+    `of_targets` `(K, 1, ...)` is the weight of each target.
+    """
     if of_targets is not None:
         loss = loss * of_targets
     return loss.mean() if weight is None else (loss.flatten(2).mean(2) * weight).sum()

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from berdiff.diffusion.bernoulli import draw, draw_level
 from berdiff.diffusion.kernels.bernoulli import Bernoulli, draw_nonempty, step_prob
-from berdiff.diffusion.losses import over_masks, total_loss
+from berdiff.diffusion.losses import Weighted, kl_loss, weighted_sum
 from berdiff.diffusion.random import Generators
 from berdiff.diffusion.sampler import Sampler
 from berdiff.diffusion.schedule import NoiseSchedule, Time
@@ -88,12 +88,11 @@ class Nested(Bernoulli):
         That is with an `inner_weight` of 1; else both are sums over the targets with their weights.
         """
         of_targets = target_weights(self.inner_weight, output)
-        of_kl = "mask", self.lambda_kl, 0.0, self.posterior, weight, of_targets
-        terms = total_loss(self.schedule, logits(output), y0, y_t, eps, t, *of_kl)
-        if self.lambda_bce:
-            terms["bce"] = over_masks(bce_loss(y0, output), weight, of_targets)
-            terms["loss"] = terms["loss"] + self.lambda_bce * terms["bce"]
-        return terms
+        terms: Weighted = {
+            "kl": (self.lambda_kl, lambda: kl_loss(self.schedule, y_t, y0, logits(output), t, t - 1, self.posterior)),
+            "bce": (self.lambda_bce, lambda: bce_loss(y0, output)),
+        }
+        return weighted_sum(terms, weight, of_targets)
 
     def step(
         self, sampler: Sampler, output: Tensor, y_t: Tensor, t: int, s: int, generators: Generators

@@ -17,6 +17,7 @@ from berdiff.diffusion.sampler import Sampler
 from berdiff.diffusion.sampling import Callback
 from berdiff.errors import InputError
 from berdiff.methods.config import MethodConfig
+from berdiff.networks.check_image import check_image
 from berdiff.targets.kinds import Kind
 
 Terms = Mapping[str, Tensor]
@@ -138,7 +139,8 @@ class Segmenter(nn.Module, ABC):
         """The same model, weights shared, for images larger than `size`."""
         raise InputError(
             f"expected an image (or --center) of {'x'.join(map(str, size))} pixels for the method "
-            f"{self.config.method}, which cannot join tiles, found a larger one"
+            f"{self.config.method}, which cannot join tiles, found a larger one",
+            "unsupported",
         )
 
     def check_sampler(self, sampler: Sampler) -> None:
@@ -169,6 +171,7 @@ class Segmenter(nn.Module, ABC):
     def _check_image(self, image: Tensor) -> None:
         if image.ndim != 2 + len(self.input_spec.size):
             raise ValueError(f"image: expected (B, C, {self._axes}), found {tuple(image.shape)}")
+        check_image(image, len(self.input_spec.channels), self.stride)
 
     @property
     def _axes(self) -> str:

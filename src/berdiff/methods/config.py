@@ -63,14 +63,13 @@ class MethodConfig(schema.Settings, ABC):
     def kind_of(self, spec: InputSpec) -> Kind:
         """How the method draws the targets of a spec; InputError where it cannot. One target alone is of every kind."""
         if len(spec.size) not in self.spatial_dims:
-            raise InputError(
-                f"size: the method {self.method} knows slices alone, found images of {len(spec.size)} sizes"
-            )
+            raise InputError(f"size: the method {self.method} takes slices only, not volumes", "unsupported")
         kind = spec.kind if len(spec.targets) > 1 else "independent"
         if kind not in self.kinds:
             raise InputError(
                 f"targets: expected {' or '.join(self.kinds)} ones for the method {self.method} (data prepared with "
-                f"--kind {self.kinds[0]}, or of one target), found {kind} ones"
+                f"--kind {self.kinds[0]}, or of one target), found {kind} ones",
+                "unsupported",
             )
         return kind
 
@@ -82,7 +81,7 @@ def method_class(name: str) -> type[MethodConfig]:
     """The configuration class of a method, ours or a plug-in's."""
     kind = METHODS.load(name)
     if not (isinstance(kind, type) and issubclass(kind, MethodConfig) and getattr(kind, "method", None) == name):
-        raise InputError(f"method {name}: expected a MethodConfig with method = {name!r}, found {kind!r}")
+        raise InputError(f"method {name}: expected a MethodConfig with method = {name!r}, found {kind!r}", "kind")
     return kind
 
 
@@ -97,7 +96,7 @@ def from_plain(content: dict[str, Any], name: Callable[[str], str]) -> MethodCon
     try:
         kind = method_class(str(settings.pop("method", None)))
     except InputError as error:
-        raise InputError(f"{name('method')}:{str(error).partition(':')[2]}") from error
+        raise InputError(f"{name('method')}:{str(error).partition(':')[2]}", error.code) from error
     return schema.parse(kind, settings, name)
 
 

@@ -42,13 +42,13 @@ def export_onnx(
 ) -> dict[str, Any]:
     """Write encode.onnx, denoise.onnx and export.json into `out`, a new folder; returns the content of export.json."""
     if not (isinstance(segmenter, DiffusionSegmenter) and isinstance(segmenter.kernel, Bernoulli | Categorical)):
-        expected = "a Bernoulli diffusion, or a categorical one, whose steps are described"
-        raise InputError(f"the model: expected {expected}, found {segmenter.config.method}")
+        expected = "a Bernoulli diffusion or a categorical one"
+        raise InputError(f"the model: expected {expected}, found {segmenter.config.method}", "unsupported")
     for package in _NEEDED:
         if find_spec(package) is None:
-            raise InputError(f"{package}: expected the packages of `pip install berdiff[onnx]`, found it missing")
+            raise InputError(f"{package} is not installed: pip install berdiff[onnx]", "missing")
     if out.exists():
-        raise InputError(f"--out: expected a folder that does not exist yet, found {out}")
+        raise InputError(f"--out: {out} exists already", "conflict")
     network, kernel = segmenter.network.cpu(), segmenter.kernel  # on the CPU the graphs are compared
     gated = isinstance(network, GatedDenoiser)
     step, head = (network.network, ["empty"]) if gated else (network, [])
@@ -146,9 +146,7 @@ def _compare(file: Path, args: Sequence[Tensor], expected: tuple[Tensor, ...]) -
         difference = float((ours - theirs).abs().max())
         largest = max(largest, difference)
         if not torch.allclose(ours, theirs, rtol=TOLERANCE, atol=TOLERANCE):
-            raise InputError(
-                f"{file.name}: expected PyTorch's numbers within {TOLERANCE}, found {difference:.2g} beside"
-            )
+            raise InputError(f"{file.name}: differs from PyTorch by {difference:.2g}, more than {TOLERANCE}", "damaged")
     return largest
 
 

@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file  # pyright: ignore  # partly 
 from torch import Tensor
 
 from berdiff import hub, schema
-from berdiff.data.describe import expect, refuse_older
+from berdiff.data.describe import check, refuse_older
 from berdiff.data.input_spec import InputSpec
 from berdiff.errors import InputError
 from berdiff.files import replaced_folder
@@ -53,7 +53,8 @@ def resolve(path_or_name: str | Path) -> Path:
     names = bundled()
     if str(path_or_name) in names:
         return BUNDLED / str(path_or_name)
-    raise InputError(f"{path}: expected the folder of a run or of a model, or one of {', '.join(names)}, found none")
+    sentence = f"{path}: expected the folder of a run or of a model, or one of {', '.join(names)}"
+    raise InputError(f"{sentence}, found none", "missing")
 
 
 def bundled() -> list[str]:
@@ -94,7 +95,7 @@ def load(folder: str | Path, device: str = "cpu") -> Segmenter:
         except InputError:
             if _place(folder) == before:
                 raise
-    raise InputError(f"{folder}: expected a model folder, found one that is replaced again and again")
+    raise InputError(f"{folder}: replaced again and again while it was read", "changed")
 
 
 def _place(folder: Path) -> tuple[int, int] | None:
@@ -109,14 +110,14 @@ def _place(folder: Path) -> tuple[int, int] | None:
 def _load(folder: Path) -> Segmenter:
     file, weights = folder / CONFIG, folder / WEIGHTS
     for needed in (file, weights):
-        expect(needed.is_file(), folder, f"a model folder with {needed.name}")
+        check(needed.is_file(), f"{folder}: no model folder, {needed.name} is missing", "missing")
     model, spec, digest = read_config(file)
-    expect(sha256(weights) == digest, weights, f"the weights that {file.name} names", "altered ones")
+    check(sha256(weights) == digest, f"{weights}: not the weights that {file.name} names", "changed")
     try:
         segmenter = model.build(spec)
         segmenter.load_state_dict(load_file(weights))
     except (ValueError, RuntimeError, SafetensorError) as error:
-        raise InputError(f"{folder}: expected weights that fit the configuration, found: {error}") from error
+        raise InputError(f"{folder}: weights that do not fit the configuration: {error}", "damaged") from error
     segmenter.weights_sha256 = digest
     last = torch.channels_last if len(segmenter.input_spec.size) == 2 else torch.channels_last_3d
     return segmenter.to(memory_format=last)  # pyright: ignore  # the faster one without gradients
@@ -144,9 +145,8 @@ def copy_weights(segmenter: Segmenter, path_or_name: str) -> None:
     ours, theirs = ({k: tuple(v.shape) for k, v in of.state_dict().items()} for of in (segmenter, other))
     if ours != theirs:
         odd = min(set(ours.items()) ^ set(theirs.items()))[0]
-        raise InputError(
-            f"--init: expected a model with the weights of this network, found another {odd} in {path_or_name}"
-        )
+        sentence = f"--init: expected a model with the weights of this network, found another {odd} in {path_or_name}"
+        raise InputError(sentence, "conflict")
     fresh = {k: v for k, v in segmenter.state_dict().items() if k.startswith(segmenter.training_state)}
     segmenter.load_state_dict({**other.state_dict(), **fresh})
 

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from berdiff.data.input_spec import InputSpec
 from berdiff.methods.families.deterministic_config import DeterministicConfig, Preset
 
 
@@ -12,11 +11,7 @@ class MedNeXt(DeterministicConfig):
     """Not in the paper's table. Dice and cross-entropy at every resolution."""
 
     method: ClassVar[str] = "mednext"
+    architecture: ClassVar[str] = "berdiff.networks.whole:MedNeXt"
 
     preset: Preset = "small"
     """sizes of the network: its authors' S (5.5 M weights), for two cores (3.1 M), for tests"""
-
-    def network(self, spec: InputSpec):
-        from berdiff.networks.whole import MedNeXt as Network
-
-        return Network(self.preset, len(spec.channels), len(spec.targets), spec.size)

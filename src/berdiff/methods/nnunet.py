@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from berdiff.data.input_spec import InputSpec
 from berdiff.methods.families.deterministic_config import DeterministicConfig, Preset
 
 
@@ -12,11 +11,7 @@ class NNUNet(DeterministicConfig):
     """Dice and cross-entropy at every resolution of the decoder but the coarsest."""
 
     method: ClassVar[str] = "nnunet"
+    architecture: ClassVar[str] = "berdiff.networks.whole:NNUNet"
 
     preset: Preset = "small"
     """sizes of the network: its planner's for 128x128 and 224x224 (20.6 M weights), for two cores (3.3 M), for tests"""
-
-    def network(self, spec: InputSpec):
-        from berdiff.networks.whole import NNUNet as Network
-
-        return Network(self.preset, len(spec.channels), len(spec.targets), spec.size)

@@ -45,14 +45,13 @@ def choose_sampler(segmenter: "Segmenter", options: object = None) -> Sampler | 
     values = cast(Mapping[str, Any], options if isinstance(options, Mapping) else vars(options) if options else {})
     given: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
     if unknown := set(given) - set(_HINTS):
-        raise InputError(f"{min(unknown)}: expected options of a sampler ({', '.join(_HINTS)}), found an unknown one")
+        raise InputError(f"{min(unknown)}: no option of a sampler, which are {', '.join(_HINTS)}", "name")
     own = segmenter.sampler
     if own is None:
         if given:
-            raise InputError(
-                f"--{next(iter(given)).replace('_', '-')}: expected no sampler options for the method "
-                f"{segmenter.config.method}, which has no steps"
-            )
+            option = next(iter(given)).replace("_", "-")
+            method = f"the method {segmenter.config.method}, which has no steps"
+            raise InputError(f"--{option}: expected no sampler options for {method}", "unsupported")
         return None
     if not isinstance(given.get("steps", 0), int):  # one number is how many, several are the steps
         steps: tuple[int, ...] = tuple(given["steps"])

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from berdiff.data.input_spec import InputSpec
 from berdiff.methods.families.deterministic_config import DeterministicConfig, Preset
 
 
@@ -12,11 +11,7 @@ class SwinUNETR(DeterministicConfig):
     """Images of at least 64x64, height and width multiples of 32."""
 
     method: ClassVar[str] = "swinunetr"
+    architecture: ClassVar[str] = "berdiff.networks.whole:SwinUNETR"
 
     preset: Preset = "small"
     """sizes of the network: its authors' widths (25.1 M weights), for two cores (6.3 M), for tests"""
-
-    def network(self, spec: InputSpec):
-        from berdiff.networks.whole import SwinUNETR as Network
-
-        return Network(self.preset, len(spec.channels), len(spec.targets), spec.size)

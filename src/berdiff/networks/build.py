@@ -12,11 +12,10 @@ _SEGDIFF, _MEDSEGDIFF = "berdiff.networks.rrdb:SegDiffNet", "berdiff.networks.me
 NETWORKS = Registry(
     "berdiff.networks",
     {
-        **dict.fromkeys(("paper-128", "paper-224", "small", "tiny"), _PAPER),
+        **dict.fromkeys(("paper-128", "paper-224", "small", "tiny", "ccdm", "medfm"), _PAPER),
         **dict.fromkeys(("fast", "fast-tiny"), _ENCODE_ONCE),
         **dict.fromkeys((f"segdiff-{name}" for name in ("paper-128", "paper-224", "own", "small", "tiny")), _SEGDIFF),
         **dict.fromkeys((f"medsegdiff-{name}" for name in ("paper-128", "own", "small", "tiny")), _MEDSEGDIFF),
-        **dict.fromkeys(("ccdm", "medfm"), "berdiff.networks.narrow:NarrowUNet"),
     },
 )
 
@@ -27,5 +26,6 @@ def make_network(preset: str, image_channels: int = 1, targets: int = 1, dims: i
     if dims == 2:
         return network(preset, image_channels, targets)
     if dims not in getattr(network, "spatial_dims", ()):
-        raise InputError(f"preset: expected a network for images of {dims} dimensions, such as fast, found {preset}")
+        sentence = f"preset: expected a network for images of {dims} dimensions, such as fast, found {preset}"
+        raise InputError(sentence, "unsupported")
     return network(preset, image_channels, targets, dims)

@@ -12,8 +12,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from berdiff.networks.check_image import check_image
-
 Features = TypeVar("Features")
 """What `encode` leaves for `infer` and `generate`: a tensor, or nested tuples of tensors, batch first."""
 Noise = Callable[[tuple[int, ...]], Tensor]
@@ -24,10 +22,10 @@ class LatentNetwork(nn.Module, ABC, Generic[Features]):
     """A mask is a function of the image and of latents z, whose prior p(z | image) and posterior q(z | image, mask) are
     networks too. The N masks of one image come together, so that work on the image is done once and shared."""
 
-    def __init__(self, channels: int, targets: int, stride: int) -> None:
+    def __init__(self, stride: int) -> None:
         """`stride`: height and width must be multiples of it."""
         super().__init__()
-        self.channels, self.targets, self.stride = channels, targets, stride
+        self.stride = stride
 
     @abstractmethod
     def encode(self, image: Tensor) -> Features:
@@ -41,10 +39,6 @@ class LatentNetwork(nn.Module, ABC, Generic[Features]):
     @abstractmethod
     def generate(self, features: Features, N: int, noise: Noise) -> Tensor:
         """With z from the prior: logits `(B, N, K, H, W)`."""
-
-    def check(self, image: Tensor) -> None:
-        """ValueError unless `image` is one that the network can take."""
-        check_image(image, self.channels, self.stride)
 
 
 def beside(image: Tensor, y: Tensor) -> Tensor:

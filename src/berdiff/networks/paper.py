@@ -1,8 +1,9 @@
 """The paper's network: improved-diffusion's U-Net on the noisy mask and the image, concatenated.
 
 MONAI's `DiffusionModelUNet` equals it weight for weight, so it is used as it is. Here are only the presets and the
-`Denoiser` interface around it. The memory format follows the weights': the default one to train, channels_last to
-sample (`methods.folder.load`), each the faster there on a CPU (docs/results.md).
+`Denoiser` interface around it; two small models for LIDC-IDRI have the same network in other sizes. The memory format
+follows the weights': the default one to train, channels_last to sample (`methods.folder.load`), each the faster there
+on a CPU (docs/results.md).
 """
 
 from dataclasses import dataclass
@@ -15,12 +16,13 @@ from berdiff.networks.denoiser import Denoiser
 
 @dataclass(frozen=True)
 class UNetPreset:
-    """Sizes of the U-Net; one attention head, no dropout, no scale-shift, as in the paper's release."""
+    """Sizes of the U-Net; no dropout, no scale-shift, as in the paper's release."""
 
     channels: tuple[int, ...]
     attention: tuple[int, ...]  # at these levels; level i works at 1 / 2^i of the resolution
     groups: int = 32
     res_blocks: int = 2
+    head_channels: tuple[int, ...] | None = None  # of the attention at each level; None: one head
 
 
 PRESETS = {
@@ -31,6 +33,10 @@ PRESETS = {
     # for two cores: the same shape, narrow
     "small": UNetPreset((32, 32, 64, 96), attention=(3,), groups=16, res_blocks=1),
     "tiny": UNetPreset((16, 32, 32), attention=(2,), groups=8, res_blocks=1),
+    # CCDM (Zbinden et al. 2023, arXiv 2303.08888): a quarter of the width for 128x128, attention also at 8x8
+    "ccdm": UNetPreset((32, 32, 64, 96, 128), attention=(3, 4), head_channels=(32,) * 5),
+    # MedFM, for flow matching: multipliers (1, 2, 2, 4, 5)
+    "medfm": UNetPreset((32, 64, 64, 128, 160), attention=(3, 4)),
 }
 
 
@@ -39,21 +45,11 @@ class PaperUNet(Denoiser[Tensor]):
 
     def __init__(self, preset: str, image_channels: int = 1, targets: int = 1) -> None:
         super().__init__(preset, image_channels, targets)
-        from monai.networks.nets.diffusion_model_unet import DiffusionModelUNet  # seconds to import
+        from berdiff.networks.split_unet import SplitUNet  # MONAI takes seconds to import
 
         sizes = PRESETS[preset]
         self.stride = 2 ** (len(sizes.channels) - 1)
-        self.unet = DiffusionModelUNet(
-            spatial_dims=2,
-            in_channels=image_channels + targets,
-            out_channels=targets,
-            channels=sizes.channels,
-            attention_levels=tuple(level in sizes.attention for level in range(len(sizes.channels))),
-            num_res_blocks=sizes.res_blocks,
-            num_head_channels=sizes.channels,
-            norm_num_groups=sizes.groups,
-            norm_eps=1e-5,
-        )
+        self.unet = SplitUNet(sizes, image_channels + targets, targets)
 
     def encode(self, image: Tensor) -> Tensor:
         self.check(image)

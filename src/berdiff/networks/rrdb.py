@@ -27,15 +27,15 @@ class RRDBPreset:
     growth: int = 32
     blocks: int = 10
     fold: int = 1  # the image enters folded: fold x fold pixels are as many channels of a smaller image
-    heads: int = 1  # of the U-Net's attention
 
 
+OWN = UNetPreset((128, 128, 256, 256, 512, 512), attention=(3, 4), head_channels=(32, 32, 64, 64, 128, 128))
 PRESETS = {
     # the paper's networks, so that only the way of the image differs from `gaussian`
     "segdiff-paper-128": RRDBPreset(paper.PRESETS["paper-128"]),
     "segdiff-paper-224": RRDBPreset(paper.PRESETS["paper-224"]),
     # SegDiff's own for 128x128: multipliers (1, 1, 2, 2, 4, 4), attention of four heads at 16x16 and 8x8
-    "segdiff-own": RRDBPreset(UNetPreset((128, 128, 256, 256, 512, 512), attention=(3, 4)), heads=4),
+    "segdiff-own": RRDBPreset(OWN),
     # for two cores
     "segdiff-small": RRDBPreset(paper.PRESETS["small"], features=32, growth=16, blocks=3, fold=2),
     "segdiff-tiny": RRDBPreset(paper.PRESETS["tiny"], features=8, growth=4, blocks=1, fold=2),
@@ -50,7 +50,7 @@ class SegDiffNet(Denoiser[Tensor]):
         self.stride, self.fold = 2 ** (len(widths) - 1), sizes.fold
         per_pixel = sizes.fold**2
         self.encoder = RRDBNet(per_pixel * image_channels, per_pixel * widths[0], sizes)
-        self.unet = SplitUNet(sizes.unet, targets, targets, [width // sizes.heads for width in widths])
+        self.unet = SplitUNet(sizes.unet, targets, targets)
 
     def encode(self, image: Tensor) -> Tensor:
         """Features `(B, C, H, W)` of the U-Net's first width."""

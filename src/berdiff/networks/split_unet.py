@@ -1,7 +1,5 @@
 """MONAI's diffusion U-Net in two halves, for networks whose condition joins between or before them."""
 
-from collections.abc import Sequence
-
 from monai.networks.nets.diffusion_model_unet import DiffusionModelUNet, get_timestep_embedding
 from torch import Tensor
 
@@ -11,10 +9,8 @@ from berdiff.networks.paper import UNetPreset
 class SplitUNet(DiffusionModelUNet):
     """`up(*down(conv_in(x), t))` is the whole network."""
 
-    def __init__(
-        self, sizes: UNetPreset, channels: int, targets: int, head_channels: Sequence[int] | None = None
-    ) -> None:
-        """`channels` come in; `head_channels` of the attention at each level, None for one head."""
+    def __init__(self, sizes: UNetPreset, channels: int, targets: int) -> None:
+        """`channels` come in."""
         super().__init__(
             spatial_dims=2,
             in_channels=channels,
@@ -22,7 +18,7 @@ class SplitUNet(DiffusionModelUNet):
             channels=sizes.channels,
             attention_levels=tuple(level in sizes.attention for level in range(len(sizes.channels))),
             num_res_blocks=sizes.res_blocks,
-            num_head_channels=tuple(head_channels or sizes.channels),
+            num_head_channels=sizes.head_channels or sizes.channels,
             norm_num_groups=sizes.groups,
             norm_eps=1e-5,
         )

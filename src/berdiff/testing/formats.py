@@ -1,4 +1,5 @@
 """What every output format promises: whole files, the same each time, and nothing of the patient if asked."""
+# pyright: reportUnknownMemberType=false
 
 import zlib
 from collections.abc import Sequence

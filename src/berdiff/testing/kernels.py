@@ -1,4 +1,5 @@
 """What the noise of every diffusion promises: q_sample, the loss, the reverse step and the means of tiles agree."""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

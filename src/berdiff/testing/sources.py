@@ -1,4 +1,5 @@
 """What every source promises: cases that a store keeps, the same each time, and one sentence for bad files."""
+# pyright: reportUnnecessaryIsInstance=false
 
 import shutil
 from collections.abc import Callable, Iterator

@@ -11,7 +11,7 @@ from berdiff.diffusion.bernoulli import sigma_max, xor
 from berdiff.diffusion.categorical import log_probs, probs, targets, with_background
 from berdiff.diffusion.kernels.base import Kernel
 from berdiff.diffusion.links import LINKS
-from berdiff.diffusion.losses import over_masks
+from berdiff.diffusion.losses import Weighted, weighted_sum
 from berdiff.diffusion.random import Generators
 from berdiff.diffusion.sampler import Posterior, Sampler
 from berdiff.diffusion.schedule import NoiseSchedule, Time
@@ -40,18 +40,16 @@ class Categorical(Kernel):
     def loss(
         self, output: Tensor, y0: Tensor, y_t: Tensor, eps: Tensor, t: Time, weight: Tensor | None = None
     ) -> dict[str, Tensor]:
-        """Eq. 10; s = t - 1. A term with weight 0 is left out."""
+        """Eq. 10; s = t - 1."""
         log_p, y0, y_t = log_probs(output), with_background(y0), with_background(y_t)
-        terms: dict[str, Tensor] = {}
-        loss = output.new_zeros(())
-        if self.lambda_kl:
-            kl = categorical.kl_loss(self.schedule, y_t, y0, log_p, t, t - 1, self.posterior)
-            terms["kl"] = over_masks(kl, weight)
-            loss = loss + self.lambda_kl * terms["kl"]
-        if self.lambda_bce:
-            terms["ce"] = over_masks(categorical.ce_loss(y0, log_p), weight)
-            loss = loss + self.lambda_bce * terms["ce"]
-        return {"loss": loss, **terms}
+        terms: Weighted = {
+            "kl": (
+                self.lambda_kl,
+                lambda: categorical.kl_loss(self.schedule, y_t, y0, log_p, t, t - 1, self.posterior),
+            ),
+            "ce": (self.lambda_bce, lambda: categorical.ce_loss(y0, log_p)),
+        }
+        return weighted_sum(terms, weight)
 
     def step(
         self, sampler: Sampler, output: Tensor, y_t: Tensor, t: int, s: int, generators: Generators

@@ -34,10 +34,9 @@ class BerDiff(DiffusionConfig):
     def check(self) -> None:
         super().check()
         if not self.lambda_kl + self.lambda_bce > 0:
-            raise InputError("lambda_bce: expected a weight above 0 where lambda_kl is 0, found 0")
+            raise InputError("lambda_bce: expected a weight above 0 where lambda_kl is 0, found 0", "conflict")
         if self.energy and not (self.hurdle and self.prediction == "mask"):
-            found = f"a hurdle of {self.hurdle:g} and prediction {self.prediction}"
-            raise InputError(f"energy: expected a hurdle and prediction mask with it, found {found}")
+            raise InputError("energy: needs a hurdle and prediction mask", "conflict")
 
     def kernel(self, kind: Kind = "independent"):
         from berdiff.diffusion.kernels.bernoulli import Bernoulli
@@ -46,13 +45,13 @@ class BerDiff(DiffusionConfig):
         from berdiff.diffusion.schedule import make_schedule
 
         if kind != "independent" and self.prediction != "mask":  # flips of one target say nothing of the others
-            raise InputError(f"prediction: expected mask for {kind} targets, found {self.prediction}")
+            raise InputError(f"prediction: expected mask for {kind} targets, found {self.prediction}", "conflict")
         if kind != "nested" and self.inner_weight != 1:
-            raise InputError(f"inner_weight: expected 1 for {kind} targets, found {self.inner_weight:g}")
+            raise InputError(f"inner_weight: expected 1 for {kind} targets, found {self.inner_weight:g}", "conflict")
         schedule, nonempty = make_schedule(self.schedule, self.T), self.hurdle > 0
         if kind == "exclusive":
             if nonempty:  # one level does not cut classes that exclude each other
-                raise InputError(f"hurdle: expected 0 for exclusive targets, found {self.hurdle:g}")
+                raise InputError(f"hurdle: expected 0 for exclusive targets, found {self.hurdle:g}", "unsupported")
             return Categorical(schedule, self.lambda_kl, self.lambda_bce, self.posterior)
         if kind == "nested":
             of_loss = self.lambda_kl, self.lambda_bce, self.posterior

@@ -50,9 +50,8 @@ class GatedDenoiser(Denoiser[Encoded]):
         self.network, self.empty_output = network, kernel.empty_output
         D = network.summary_width
         if not D:
-            raise InputError(
-                f"hurdle: expected a network that encodes the image (fast, fast-tiny), found {self.preset}"
-            )
+            sentence = f"hurdle: expected a network that encodes the image (fast, fast-tiny), found {self.preset}"
+            raise InputError(sentence, "conflict")
         self.head = nn.Sequential(nn.LayerNorm(D), nn.Linear(D, HIDDEN), nn.SiLU(), nn.Linear(HIDDEN, 1))
 
     def encode(self, image: Tensor) -> Encoded:

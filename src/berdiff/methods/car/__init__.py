@@ -33,7 +33,7 @@ class CAR(MethodConfig):
 
     def check(self) -> None:
         if self.d_steps > self.d_period:
-            raise InputError(f"d_steps: expected at most d_period = {self.d_period}, found {self.d_steps}")
+            raise InputError(f"d_steps: expected at most d_period = {self.d_period}, found {self.d_steps}", "conflict")
 
     def build(self, spec: InputSpec):
         from berdiff.methods.car.segmenter import CarSegmenter

@@ -66,7 +66,7 @@ class CarSegmenter(EncodedSegmenter):
     def parameter_groups(self) -> list[ParameterGroup]:
         """F and G at the learning rate itself; D at its own, and not at all while it rests."""
         if any(isinstance(p, DTensor) for p in self.parameters()):
-            raise InputError("--engine.strategy: expected auto or ddp for the method car, found fsdp")
+            raise InputError("--engine.strategy: expected auto or ddp for the method car, found fsdp", "unsupported")
         config = self.config
 
         def rate_d(step: int) -> float:

@@ -1,6 +1,7 @@
 """The settings of every method that gives one answer per image. No torch here."""
 
 from dataclasses import dataclass
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Gt
@@ -19,10 +20,11 @@ Preset = Literal["paper", "small", "tiny"]
 
 @dataclass(frozen=True)
 class DeterministicConfig(MethodConfig):
-    """A method adds its `network`, and the weights of the loss where its authors' are others."""
+    """A method says its `architecture`, or how to make its `network`."""
 
     kinds: ClassVar[tuple[Kind, ...]] = ("independent", "nested", "exclusive")
     spatial_dims: ClassVar[tuple[int, ...]] = (2, 3)  # where its network does
+    architecture: ClassVar[str]  # module:class of its network, made of (preset, channels, targets, size)
 
     preset: str = "small"  # network by its size
     lambda_bce: Annotated[float, Ge(0)] = 1.0  # weight of the cross-entropy
@@ -43,15 +45,15 @@ class DeterministicConfig(MethodConfig):
 
     def check(self) -> None:
         if not self.lambda_bce + self.lambda_dice > 0:
-            raise InputError("lambda_dice: expected a weight above 0 where lambda_bce is 0, found 0")
+            raise InputError("lambda_dice: expected a weight above 0 where lambda_bce is 0, found 0", "conflict")
 
     def network(self, spec: InputSpec) -> "Denoiser[Any]":
-        raise TypeError(f"{type(self).__name__}: expected a method `network`, found none")
+        return resolve_name(self.architecture)(self.preset, len(spec.channels), len(spec.targets), spec.size)
 
     def build(self, spec: InputSpec) -> "Deterministic":
         from berdiff.methods.families.deterministic import Deterministic
 
         kind = self.kind_of(spec)
         if kind != "nested" and self.inner_weight != 1:
-            raise InputError(f"inner_weight: expected 1 for {kind} targets, found {self.inner_weight:g}")
+            raise InputError(f"inner_weight: expected 1 for {kind} targets, found {self.inner_weight:g}", "conflict")
         return Deterministic(self, spec, self.network(spec))

@@ -59,9 +59,6 @@ class DiffusionSegmenter(EncodedSegmenter):
 
     # --- algorithm 2 -------------------------------------------------------------------------------------------------
 
-    def encode(self, image: Tensor) -> Any:
-        return self.network.encode(image)
-
     def draw(self, features: Any, shape: Shape, request: SampleRequest) -> Tensor:
         sampler, generators = request.sampler, request.generators
         assert sampler is not None  # `sample` hands on the method's own

@@ -16,11 +16,13 @@ Shape = tuple[int, ...]
 
 
 class EncodedSegmenter(Segmenter):
-    """A method adds `encode` and `draw`."""
+    """A method adds `draw`, and `encode` where no `network` does it."""
 
-    @abstractmethod
+    network: Any
+
     def encode(self, image: Tensor) -> Any:
         """image `(B, C, *S)` -> what `draw` needs of it: a tensor, or nested tuples of tensors, batch first."""
+        return self.network.encode(image)
 
     @abstractmethod
     def draw(self, features: Any, shape: Shape, request: SampleRequest) -> Tensor:

@@ -80,9 +80,6 @@ class LatentSegmenter(EncodedSegmenter):
     def after_step(self, terms: Terms) -> None:
         self.objective.update(terms)
 
-    def encode(self, image: Tensor) -> Any:
-        return self.network.encode(image)
-
     def draw(self, features: Any, shape: Shape, request: SampleRequest) -> Tensor:
         """A pixel is marked where it is more probable than not, given z."""
         return self.network.generate(features, shape[1], self._noise(request.generators)) > 0

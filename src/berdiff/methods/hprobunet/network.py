@@ -43,7 +43,7 @@ class HierarchicalProbUNet(LatentNetwork[Maps]):
 
     def __init__(self, preset: str, channels: int, targets: int) -> None:
         sizes, latents, dims = PRESETS[preset].sizes, PRESETS[preset].latents, PRESETS[preset].dims
-        super().__init__(channels, targets, sizes.stride)
+        super().__init__(sizes.stride)
         self.prior = Ladder(channels, sizes, latents, dims, ups=len(sizes.widths) - 1)
         self.posterior = Ladder(channels + targets, sizes, latents, dims, ups=latents - 1)
         self.logits = nn.Conv2d(sizes.widths[0], targets, 1)
@@ -51,7 +51,6 @@ class HierarchicalProbUNet(LatentNetwork[Maps]):
 
     def encode(self, image: Tensor) -> Maps:
         """The features of the way down, the finest first."""
-        self.check(image)
         return tuple(self.prior.encoder(image))
 
     def infer(self, features: Maps, image: Tensor, y: Tensor, noise: Noise) -> tuple[Tensor, list[Tensor]]:

@@ -33,7 +33,7 @@ Maps = tuple[Tensor, ...]
 class JProUNet(LatentNetwork[Maps]):
     def __init__(self, preset: str, channels: int, targets: int, dims: int, couplings: int) -> None:
         sizes = PRESETS[preset]
-        super().__init__(channels, targets, sizes.stride)
+        super().__init__(sizes.stride)
         self.dims, self.levels = dims, len(sizes.widths)
         self.image_encoder, self.mask_encoder = (LevelEncoder(c, sizes) for c in (channels, channels + targets))
         self.prior, self.posterior = (Chain(sizes.widths, dims, couplings) for _ in range(2))
@@ -43,7 +43,6 @@ class JProUNet(LatentNetwork[Maps]):
         self.logits = nn.Conv2d(2 * width, targets, 3, padding=1)
 
     def encode(self, image: Tensor) -> Maps:
-        self.check(image)
         return self.image_encoder(2 * image - 1)
 
     def infer(self, features: Maps, image: Tensor, y: Tensor, noise: Noise) -> tuple[Tensor, list[Tensor]]:

@@ -34,7 +34,9 @@ class MoSE(MethodConfig):
     def check(self) -> None:
         count = self.experts * self.samples_per_expert
         if self.cap * count < 1:
-            raise InputError(f"cap: expected at least 1 / {count}, so that all raters find room, found {self.cap:g}")
+            raise InputError(
+                f"cap: expected at least 1 / {count}, for all raters to have room, found {self.cap:g}", "conflict"
+            )
 
     def build(self, spec: InputSpec):
         from berdiff.methods.mose.network import MoSE as Network

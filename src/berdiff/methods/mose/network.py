@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from berdiff.networks.check_image import check_image, check_size
+from berdiff.networks.check_image import check_size
 from berdiff.networks.inject import FiLM
 from berdiff.networks.latent import Gaussian
 from berdiff.networks.pyramid import Sizes, UNet
@@ -33,7 +33,7 @@ class MoSE(nn.Module):
         sizes = PRESETS[preset]
         check_size(size, sizes.stride)
         width, coarse = sizes.widths[0], sizes.widths[-1]
-        self.channels, self.stride, self.dims = channels, sizes.stride, dims
+        self.stride, self.dims = sizes.stride, dims
         self.unet = UNet(channels, sizes)
         self.last = nn.Conv2d(width, width, 1)
         hidden = [layer for _ in range(2) for layer in (nn.Linear(coarse, coarse), nn.ReLU())]
@@ -47,7 +47,6 @@ class MoSE(nn.Module):
 
     def encode(self, image: Tensor) -> Encoded:
         """image `(B, C, H, W)` in [0, 1], run once per image."""
-        check_image(image, self.channels, self.stride)
         coarsest, *_, finest = self.unet(image - 0.5)
         return self.last(finest), self.gate(coarsest.mean((2, 3))).float().log_softmax(1)
 

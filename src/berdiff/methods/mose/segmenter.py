@@ -41,9 +41,6 @@ class MixtureSegmenter(EncodedSegmenter):
     def after_step(self, terms: Terms) -> None:
         self.steps += 1
 
-    def encode(self, image: Tensor) -> Encoded:
-        return self.network.encode(image)
-
     def draw(self, features: Encoded, shape: Shape, request: SampleRequest) -> Tensor:
         """Of a sample: the expert, then its z. A pixel is marked where it is more probable than not, given z."""
         maps, log_gate = features

@@ -7,7 +7,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from berdiff.methods.pixelseg.masked import MaskedStack
-from berdiff.networks.check_image import check_image
 from berdiff.networks.pyramid import Sizes, UNet
 
 
@@ -37,7 +36,7 @@ class PixelSeg(nn.Module):
         super().__init__()
         sizes = PRESETS[preset]
         full, half, *_ = sizes.unet.widths
-        self.channels, self.stride = channels, sizes.unet.stride
+        self.stride = sizes.unet.stride
         self.unet = UNet(channels, sizes.unet)
         self.to_full, self.to_half = nn.Conv2d(full, targets, 1), nn.Conv2d(half, targets, 1)
         self.stack = MaskedStack(targets, sizes.width, sizes.layers, sizes.kernel)
@@ -47,7 +46,6 @@ class PixelSeg(nn.Module):
 
     def encode(self, image: Tensor) -> Logits:
         """image `(B, C, H, W)` in [0, 1], run once per image."""
-        check_image(image, self.channels, self.stride)
         *_, half, full = self.unet(image - 0.5)
         return self.to_full(full), self.to_half(half)
 

@@ -34,9 +34,6 @@ class AutoregressiveSegmenter(EncodedSegmenter):
         full = F.binary_cross_entropy_with_logits(self.network.whole(logits, next_pixel).float(), y)
         return {"loss": full + half, "bce": full, "bce_half": half}
 
-    def encode(self, image: Tensor) -> Logits:
-        return self.network.encode(image)
-
     def draw(self, features: Logits, shape: Shape, request: SampleRequest) -> Tensor:
         """Of a sample: one number per half-size pixel, then one per pixel."""
         *leading, H, W = shape

@@ -22,7 +22,7 @@ class ProbUNet(LatentNetwork[tuple[Tensor, Gaussian]]):
 
     def __init__(self, preset: str, channels: int, targets: int, dims: int) -> None:
         sizes = PRESETS[preset]
-        super().__init__(channels, targets, sizes.stride)
+        super().__init__(sizes.stride)
         width = sizes.widths[0]
         self.dims = dims
         self.unet = UNet(channels, sizes)
@@ -35,7 +35,6 @@ class ProbUNet(LatentNetwork[tuple[Tensor, Gaussian]]):
 
     def encode(self, image: Tensor) -> tuple[Tensor, Gaussian]:
         """The U-Net's last features `(B, width, H, W)` and p(z | image), of `(B, dims)`."""
-        self.check(image)
         x = image - 0.5
         return self.unet(x)[-1], self.prior(x)
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from berdiff.networks.check_image import check_image, check_size
+from berdiff.networks.check_image import check_size
 from berdiff.networks.latent import Gaussian, bounded
 from berdiff.networks.pyramid import Sizes, UNet
 
@@ -41,7 +41,7 @@ class SSN(nn.Module):
         sizes = PRESETS[preset]
         check_size(size, sizes.stride)
         width = sizes.widths[0]
-        self.channels, self.targets, self.rank, self.stride = channels, targets, rank, sizes.stride
+        self.targets, self.rank, self.stride = targets, rank, sizes.stride
         self.unet = UNet(channels, sizes)
         self.mean, self.raw = nn.Conv2d(width, targets, 1), nn.Conv2d(width, targets, 1)
         self.factor = nn.Conv2d(width, rank * targets, 1)
@@ -53,9 +53,8 @@ class SSN(nn.Module):
         nn.init.zeros_(self.raw.weight)
         nn.init.constant_(self.raw.bias, -2.0)  # pyright: ignore[reportArgumentType]
 
-    def forward(self, image: Tensor) -> LowRank:
+    def encode(self, image: Tensor) -> LowRank:
         """image `(B, C, H, W)` in [0, 1]."""
-        check_image(image, self.channels, self.stride)
         features = self.unet(image - 0.5)[-1]
         mean, log_sigma = bounded(self.mean(features), self.raw(features))
         return LowRank(mean, log_sigma, self.factor(features).float().unflatten(1, (self.rank, self.targets)))

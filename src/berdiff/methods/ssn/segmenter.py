@@ -44,7 +44,7 @@ class LowRankSegmenter(EncodedSegmenter):
         """
         self.check_batch(image, masks)
         y = pick_raters(masks, self.config.masks_per_image, generators)
-        distribution = self.network(image)
+        distribution = self.network.encode(image)
         shape = (len(image), self.config.draws, *distribution.mean.shape[1:])
         on = (self.steps >= self.config.mean_steps).to(distribution.mean.dtype)
         shared, own = (on * noise for noise in self._noise(shape, generators, distribution))
@@ -56,9 +56,6 @@ class LowRankSegmenter(EncodedSegmenter):
 
     def after_step(self, terms: Terms) -> None:
         self.steps += 1
-
-    def encode(self, image: Tensor) -> LowRank:
-        return self.network(image)
 
     def draw(self, features: LowRank, shape: Shape, request: SampleRequest) -> Tensor:
         """A pixel is marked where its logit, drawn with all others, is above 0."""

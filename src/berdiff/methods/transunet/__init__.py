@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from berdiff.data.input_spec import InputSpec
 from berdiff.methods.families.deterministic_config import DeterministicConfig, Preset
 
 
@@ -12,12 +11,8 @@ class TransUNet(DeterministicConfig):
     """From fresh weights, not from ImageNet's. Dice and cross-entropy in equal parts."""
 
     method: ClassVar[str] = "transunet"
+    architecture: ClassVar[str] = "berdiff.methods.transunet.network:TransUNet"
     spatial_dims: ClassVar[tuple[int, ...]] = (2,)
 
     preset: Preset = "small"
     """sizes of the network: ResNet-50 and ViT-B/16 (105.3 M weights), for two cores (6 M), for tests"""
-
-    def network(self, spec: InputSpec):
-        from berdiff.methods.transunet.network import TransUNet as Network
-
-        return Network(self.preset, len(spec.channels), len(spec.targets), spec.size)
