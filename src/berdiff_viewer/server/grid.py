@@ -34,9 +34,9 @@ def upright_place(ijk: Sequence[float], source: Source, shape: tuple[int, ...], 
 
 def labels_from_grid(path: Path, image: Image) -> np.ndarray:
     """(Z, H, W): the way back, for a label map that a client drew on what `nifti_bytes` gave it of the image."""
-    if image.volume is not None:
+    if image.grid.affine is not None:
         return read_labels(path, image)
-    index = np.arange(image.values[0].size, dtype=np.int32).reshape(image.values.shape[2 if image.planar else 1 :])
+    index = np.arange(image.values[0].size, dtype=np.int32).reshape(image.values.shape[2 if image.grid.planar else 1 :])
     grid = nibabel.Nifti1Image.from_bytes(gzip.decompress(nifti_bytes(index, image.grid)))
     with decoding(path, "a whole label map", "a damaged one"):
         found: Any = nibabel.load(path)

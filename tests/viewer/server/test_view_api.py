@@ -36,7 +36,7 @@ def test_the_page_and_the_state(client):
     assert [model["name"] for model in state["models"]][:2] == ["blur", "lidc"]
     assert state["models"][0] | {"notes": []} == {
         "name": "blur", "size": [16, 16], "channels": ["ct"], "targets": ["nodule"], "kind": "independent",
-        "patches": False, "notes": [], "sampler": None, "trained_on": "images of 16x16 pixels",
+        "patches": False, "notes": [], "sampler": None, "trained_on": "images of 16x16 pixels, spacing unknown",
     }  # fmt: skip
     assert state["models"][1]["sampler"]["steps"] == 3
     items = {item["name"]: (item["kind"], item["shape"], item["channels"], item["own"]) for item in state["items"]}

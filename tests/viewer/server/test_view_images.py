@@ -40,7 +40,7 @@ def test_slices_are_scaled_as_their_volume_is(tmp_path, rule, kind, z, asked, en
     found = Images(Limits()).slab(item, spec, settings)
     assert found is not None
     slab, region = found
-    assert (slab.name, slab.grid.first, slab.spacing, region) == ("scan", ends[0], whole.spacing, Region((9, 11)))
+    assert (slab.name, slab.grid.first, slab.grid.spacing, region) == ("scan", ends[0], whole.grid.spacing, Region((9, 11)))
     np.testing.assert_array_equal(slab.image, whole.image[:, slice(*ends)])
 
 
