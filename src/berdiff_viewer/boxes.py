@@ -1,22 +1,24 @@
 """Which part of an image goes into the page: all of it, or as much around the finding as the limits allow."""
 
+from bisect import bisect_right
 from collections.abc import Sequence
+from math import ceil, floor, prod
 from typing import Any
 
 import numpy as np
+from scipy import ndimage
 
 Box = tuple[tuple[int, int], ...]  # [first, last + 1) along each of the last axes
 
 MAX_SIDE = 2048  # voxels: what every graphics card takes as a side of a volume
+STEPS = 2**20  # of a box that grows
 
 
 def marked_box(masks: np.ndarray, axes: int) -> Box | None:
     """Around all that any of the masks (..., [Z,] H, W) marks; None where that is nothing."""
     marked = np.asarray(masks.any(axis=tuple(range(masks.ndim - axes))))
-    if not marked.any():
-        return None
-    lines = [np.asarray(marked.any(axis=tuple(a for a in range(axes) if a != axis))) for axis in range(axes)]
-    return tuple((int(line.argmax()), len(line) - int(line[::-1].argmax())) for line in lines)
+    place = ndimage.find_objects(marked.view(np.int8), 1)[0]
+    return place and tuple((int(side.start), int(side.stop)) for side in place)
 
 
 def around(*boxes: Box | None) -> Box | None:
@@ -35,35 +37,22 @@ def bounded_box(shape: Sequence[int], core: Box | None, most: int) -> Box:
     Where there is no core, it is around the middle of the image.
     """
     core = core or tuple((side // 2, side // 2 + 1) for side in shape)
-    middle = [(first + last) / 2 for first, last in core]
-    whole = [_side(side, mid) for side, mid in zip(shape, middle, strict=True)]
+    starts = [max(0, min(side - MAX_SIDE, (a + b - MAX_SIDE) // 2)) for side, (a, b) in zip(shape, core, strict=True)]
+    whole = [(start, min(side, start + MAX_SIDE)) for side, start in zip(shape, starts, strict=True)]
 
-    def at(t: float) -> Box:
-        inner, outer = min(1.0, 2 * t), max(0.0, 2 * t - 1)
+    def at(step: int) -> Box:
+        inner, outer = min(1.0, 2 * step / STEPS), max(0.0, 2 * step / STEPS - 1)
         box = []
-        for (first, last), (least, most), mid in zip(core, whole, middle, strict=True):
-            low = (1 - outer) * max(least, mid + inner * (first - mid)) + outer * least
-            high = (1 - outer) * min(most, mid + inner * (last - mid)) + outer * most
-            low = min(int(np.floor(low)), most - 1)
-            box.append((low, max(low + 1, int(np.ceil(high)))))
+        for (first, last), (least, end) in zip(core, whole, strict=True):
+            middle = (first + last) / 2
+            low = (1 - outer) * max(least, middle + inner * (first - middle)) + outer * least
+            high = (1 - outer) * min(end, middle + inner * (last - middle)) + outer * end
+            start = min(floor(low), end - 1)
+            box.append((start, max(start + 1, ceil(high))))
         return tuple(box)
 
-    def fits(box: Box) -> bool:
-        return int(np.prod([last - first for first, last in box])) <= most
-
-    low, high = 0.0, 1.0
-    if fits(at(high)):
-        return at(high)
-    for _ in range(30):
-        half = (low + high) / 2
-        low, high = (half, high) if fits(at(half)) else (low, half)
-    return at(low)
-
-
-def _side(length: int, mid: float) -> tuple[int, int]:
-    """All of a side, or of a long one what a graphics card takes around its middle."""
-    first = max(0, min(length - MAX_SIDE, round(mid) - MAX_SIDE // 2))
-    return first, min(length, first + MAX_SIDE)
+    fitting = bisect_right(range(STEPS + 1), most, key=lambda step: prod(b - a for a, b in at(step)))
+    return at(max(0, fitting - 1))
 
 
 def cut(array: np.ndarray, box: Box, of: Box | None = None) -> np.ndarray:

@@ -34,9 +34,7 @@ def live_document(token: str) -> dict[str, Any]:
     return {"format": FORMAT, "berdiff": __version__, "mode": "live", "token": token, "name": "", "image": None}
 
 
-def image_document(
-    image: Prepared, channels: Sequence[str] = (), limit: int = LIVE_IMAGE_BYTES, rater_names: Sequence[str] = ()
-) -> dict[str, Any]:
+def image_document(image: Prepared, channels: Sequence[str] = (), limit: int = LIVE_IMAGE_BYTES) -> dict[str, Any]:
     """Of an image alone; with its raters' masks, where there are any."""
     raters = _raters(image.raters, 1, image.grid.shape)
     marked = marked_box(raters, len(image.grid.shape))
@@ -52,7 +50,7 @@ def image_document(
         "notes": list(image.notes),
         "settings": "",
         "masks": _masks([cut(raters, box)], box),
-        "raters": _rater_list(raters, 0, rater_names),
+        "raters": _rater_list(raters, 0),
     }
 
 
@@ -61,7 +59,6 @@ def result_document(
     representatives: Sequence[Representative] | None = None,
     image: bool = True,
     limit: int = MAX_IMAGE_BYTES,
-    rater_names: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Of a result, with all places those of the whole image. Without `image`, for a page that shows the same one
     already."""
@@ -71,17 +68,18 @@ def result_document(
     region = grid.ranges or tuple((0, side) for side in whole)
     first = [start for start, _ in region]
     raters = _raters(result.raters, count, whole)
-    found = marked_box(result.pool, len(whole))
-    marked = around(found and moved(found, first), marked_box(raters, len(whole)))
-    if result.scan is None:  # the region is all that there is
-        shown = _image(result.image, result.channels, found, limit) if image else None
-        shown = shown and {**shown, "box": moved(shown["box"], first)}
-    else:
-        shown = _image(result.scan, result.channels, marked or result.region, limit) if image else None
+    own = marked_box(result.pool, len(whole))
+    marked = around(own and moved(own, first), marked_box(raters, len(whole)))
+    shown = None
+    if image and result.scan is not None:
+        shown = _image(result.scan, result.channels, marked or result.region, limit)
+    elif image:  # the region is all that there is
+        shown = _image(result.image, result.channels, own, limit)
+        shown["box"] = moved(shown["box"], first)
     box = _mask_box(marked, shown["box"] if shown else tuple((0, side) for side in whole))
     bytes_per_mask = count * -(-prod(last - first for first, last in box) // 8)
     n = max(1, min(len(result.samples), MAX_MASK_BYTES // bytes_per_mask))  # what a browser cannot hold helps nobody
-    masks = [result.samples[:n], result.majority()[None], *(found.mask[None] for found in chosen)]
+    masks = [result.samples[:n], result.majority()[None], *(one.mask[None] for one in chosen)]
     packed = [*(cut(part, box, region) for part in masks), cut(raters, box)]
     start = _start(result)
     plane = (slice(None), *start[:-2])
@@ -103,10 +101,10 @@ def result_document(
         "samples": {"count": n, "of": len(result.samples), "pool": P, "words": set_words(result)},
         "majority": n,
         "representatives": [
-            {"mask": n + 1 + i, "share": found.frequency, "words": percent(found.frequency), "sample": found.index + 1}
-            for i, found in enumerate(chosen)
+            {"mask": n + 1 + i, "share": one.frequency, "words": percent(one.frequency), "sample": one.index + 1}
+            for i, one in enumerate(chosen)
         ],
-        "raters": _rater_list(raters, n + 1 + len(chosen), rater_names),
+        "raters": _rater_list(raters, n + 1 + len(chosen)),
         "measurements": [measured_words(result, k) for k in range(count)],
         "marked_means": MARKED_MEANS,
     }
@@ -166,22 +164,18 @@ def _mask_box(marked: Box | None, box: Box) -> Box:
 
 
 def _masks(parts: Sequence[np.ndarray], box: Box) -> dict[str, Any]:
-    """Masks (m, K, [Z,] h, w) of a box, one part after the other, as bits."""
-    packed = [_bits(part) for part in parts]
-    every = np.concatenate(packed)
+    """Masks (m, K, [Z,] h, w) of a box, one part after the other, as bits: the highest bit of a byte first, each mask
+    in whole bytes."""
+    flat = [part.reshape(*part.shape[:2], prod(part.shape[2:])) for part in parts]
+    every = np.concatenate([np.packbits(part.astype(bool), axis=-1) for part in flat])
     return {"count": len(every), "targets": every.shape[1], "box": box, "data": _text(every)}
 
 
-def _rater_list(raters: np.ndarray, first: int, names: Sequence[str]) -> list[dict[str, Any]]:
-    """Their names, the places of their masks, and a colour each where targets have none of their own."""
-    several = raters.shape[1] > 1
+def _rater_list(raters: np.ndarray, first: int) -> list[dict[str, Any]]:
+    """The places of their masks, and a colour each where targets have none of their own."""
+    colours = RATER_COLOURS if raters.shape[1] == 1 else [None]
     return [
-        {
-            "name": names[i] if len(names) == len(raters) else f"rater {i + 1}",
-            "mask": first + i,
-            "colour": None if several else RATER_COLOURS[i % len(RATER_COLOURS)],
-        }
-        for i in range(len(raters))
+        {"name": f"rater {i + 1}", "mask": first + i, "colour": colours[i % len(colours)]} for i in range(len(raters))
     ]
 
 
@@ -219,8 +213,3 @@ def _text(array: np.ndarray, level: int = 6) -> str:
     """base64 of gzip of the values in C order, little-endian."""
     array = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
     return base64.b64encode(gzip.compress(array.data, level, mtime=0)).decode("ascii")
-
-
-def _bits(masks: np.ndarray) -> np.ndarray:
-    """(m, K, [Z,] H, W) of 0 and 1 -> (m, K, B) uint8, the highest bit of a byte first: each mask has whole bytes."""
-    return np.packbits(masks.reshape(*masks.shape[:2], prod(masks.shape[2:])).astype(bool), axis=-1)

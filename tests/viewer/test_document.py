@@ -176,9 +176,13 @@ def test_of_nothing_marked_and_of_no_image():
 def test_an_image_alone_with_its_raters():
     result = result_2d(raters=2)
     alone = opened(result)
-    document = json.loads(json.dumps(image_document(alone, channels=("ct",), rater_names=("A", "B"))))
+    document = json.loads(
+        json.dumps(
+            image_document(alone, channels=("ct",)),
+        )
+    )
     assert document["image"]["channels"] == ["ct"]
-    assert [rater["name"] for rater in document["raters"]] == ["A", "B"]
+    assert [rater["name"] for rater in document["raters"]] == ["rater 1", "rater 2"]
     np.testing.assert_array_equal(all_masks(document), result.raters)
     assert "samples" not in document
     assert not image_document(replace(alone, raters=None))["raters"]

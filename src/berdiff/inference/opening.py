@@ -115,7 +115,7 @@ def read_input(item: Input, spec: InputSpec, settings: SegmentSettings) -> ReadI
             addresses = tuple(item.translated(str(path)) for path in file.source.paths)
             file = replace(file, grid=replace(file.grid, source=replace(file.source, addresses=addresses)))
         expect(len(file.values) == len(channels), item.what, trained, len(file.values))
-        return _read(item.name, file, spec, settings, item.what, item.label)
+        return read_file(item.name, file, spec, settings, item.what, item.label)
     expect(len(store.channels) == len(channels), store.address, trained, len(store.channels))
     image, masks = store.read([item.index])
     row, column = store.cases.spacing[item.index]
@@ -147,19 +147,13 @@ def open_array(
 ) -> Prepared:
     """An array `(H, W)`, `(Z, H, W)`, or with its channels first or last."""
     file = image_array(np.asarray(array), len(spec.channels), name, spacing)
-    return _read(name, file, spec, settings, name).at(settings.region)
+    return read_file(name, file, spec, settings, name).at(settings.region)
 
 
-def open_file(
-    name: str, file: Image, spec: InputSpec, settings: SegmentSettings, what: str, label: bool = False
-) -> Prepared:
-    """The values of a file, which may be called like a `label`, for a model with this input spec."""
-    return _read(name, file, spec, settings, what, label).at(settings.region)
-
-
-def _read(
+def read_file(
     name: str, file: Image, spec: InputSpec, settings: SegmentSettings, what: str, label: bool = False
 ) -> ReadInput:
+    """The values of a file, which may be called like a `label`, for a model with this input spec."""
     forced = settings.window is not None
     intensity = Intensity("window", settings.window) if forced else spec.intensity
     warnings = (*file.warnings, *guards.check_file(file, spec, what, settings.force, forced, label))

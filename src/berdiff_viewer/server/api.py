@@ -31,14 +31,15 @@ DOCUMENT: Described = {200: {"content": {"application/json": {"schema": {"type":
 ZIP: Described = {200: {"content": {"application/zip": {"schema": {"type": "string", "format": "binary"}}}}}
 
 
-def form_of(required: list[str], **properties: dict[str, Any]) -> dict[str, Any]:
-    """A form with files, for the OpenAPI document."""
-    schema = {"type": "object", "required": required, "properties": properties}
-    return {"requestBody": {"required": bool(required), "content": {"multipart/form-data": {"schema": schema}}}}
-
-
-BINARY = {"type": "string", "format": "binary"}
-FORM = form_of(["files"], files={"type": "array", "minItems": 1, "items": BINARY})
+FILES = {"type": "array", "minItems": 1, "items": {"type": "string", "format": "binary"}}
+FORM = {  # more files than FastAPI's own parameters allow
+    "requestBody": {
+        "required": True,
+        "content": {
+            "multipart/form-data": {"schema": {"type": "object", "required": ["files"], "properties": {"files": FILES}}}
+        },
+    }
+}
 
 
 def service_of(request: Request) -> Service:
@@ -46,26 +47,26 @@ def service_of(request: Request) -> Service:
 
 
 def reading_session(request: Request) -> Session:
-    found = service_of(request).sessions.of(request.headers)
-    if found is None:
-        raise Refused(403, "session: expected one (GET /api/state begins it), found none or one that has expired")
-    return found
+    one = service_of(request).sessions.of(request.headers)
+    if one is None:
+        raise Refused(403, "session: there is none, or it has expired (GET /api/state begins one)")
+    return one
 
 
 def writing_session(request: Request) -> Session:
     """Of a request that changes something: it must carry the token too, which no other site's page can know."""
-    found = reading_session(request)
-    found.check_token(request.headers.get("x-berdiff-token", ""))
-    return found
+    one = reading_session(request)
+    one.check_token(request.headers.get("x-berdiff-token", ""))
+    return one
 
 
 def new_session(request: Request) -> tuple[Session, str]:
     """The one that the request belongs to, or a new one; and the cookie that says so."""
     sessions = service_of(request).sessions
-    found = sessions.of(request.headers) or sessions.new()
+    one = sessions.of(request.headers) or sessions.new()
     port = (request.scope.get("server") or ("", 0))[1]  # cookies are of a host, whatever the port
     secure = "; Secure" if request.url.scheme == "https" else ""
-    return found, f"{COOKIE}-{port}={found.id}; Path=/; HttpOnly; SameSite=Lax{secure}"
+    return one, f"{COOKIE}-{port}={one.id}; Path=/; HttpOnly; SameSite=Lax{secure}"
 
 
 router = APIRouter(responses=REFUSALS)

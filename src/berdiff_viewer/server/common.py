@@ -14,7 +14,7 @@ from fastapi.responses import JSONResponse
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
-from berdiff.errors import InputError
+from berdiff.errors import Code, InputError
 
 # --- limits: what goes beyond is refused in one sentence, before it costs anything ------------------------------------
 
@@ -59,18 +59,20 @@ class Limits:
 
 MOST_CHARACTERS = 500
 UNEXPECTED = "the server met a problem that its log has"
+CODES_OF: dict[int, Code] = {400: "value", 404: "name", 406: "unsupported", 409: "conflict"}
+CODES_OF |= dict.fromkeys((413, 429, 503), "limit")
 
 
 class Refused(InputError):
-    """An answer other than success, and other than 400, which every InputError is."""
+    """An answer with another status than 400, which every other InputError gets."""
 
     def __init__(self, status: int, sentence: str, retry: int = 0) -> None:
-        super().__init__(sentence)
+        super().__init__(sentence, CODES_OF.get(status, "access"))
         self.status, self.retry = status, retry  # seconds after which to ask again, where that may help
 
 
 def not_found(what: str) -> Refused:
-    return Refused(404, f"{what}: expected one that is open here, found none of that name")
+    return Refused(404, f"{what}: none of this name is open here")
 
 
 def refusal(error: Exception, say: Callable[[InputError], str] = str) -> JSONResponse:
@@ -90,8 +92,8 @@ def refusal(error: Exception, say: Callable[[InputError], str] = str) -> JSONRes
 def fault(error: RequestValidationError | ValidationError, skip: int = 0) -> str:
     """The first thing that is wrong in a request."""
     first = error.errors()[0]
-    place = ".".join(map(str, first["loc"][skip:])) or "request"
-    return f"{place}: expected {str(first['msg']).removeprefix('Input should be ')}, found something else"
+    place, said = ".".join(map(str, first["loc"][skip:])) or "request", str(first["msg"])
+    return f"{place}: {said[0].lower()}{said[1:]}"
 
 
 def public(sentence: str, folders: Iterable[Path]) -> str:

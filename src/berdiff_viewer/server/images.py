@@ -1,12 +1,10 @@
-"""Opened images, the last used ones kept: a click on a CT reads neither its files nor its other slices again."""
+"""Opened images, the last used ones kept: a second click reads no file again and scales nothing again."""
 
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import replace
+from math import prod
 from typing import TypeVar, cast
-
-import numpy as np
 
 from berdiff.data.apply import Prepared
 from berdiff.data.describe import expect
@@ -14,7 +12,7 @@ from berdiff.data.image import Image
 from berdiff.data.input_spec import InputSpec, Intensity
 from berdiff.data.intensity import LUNG_WINDOW
 from berdiff.data.reading import read_image, read_images
-from berdiff.inference.opening import noted, open_file, open_input
+from berdiff.inference.opening import ReadInput, open_input, read_file, read_input
 from berdiff.inference.region import Region
 from berdiff.inference.settings import SegmentSettings
 from berdiff_viewer.server.common import Limits
@@ -24,14 +22,14 @@ T = TypeVar("T")
 
 
 class Images:
-    """The values of items' files, and the images made of them to be shown; the least recently used go first."""
+    """Files' values, and what is made of them to be shown and segmented; the least recently used go first."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits, self._lock = limits, threading.Lock()
         self._kept: OrderedDict[tuple[str, str], tuple[int, object]] = OrderedDict()
 
     def shown(self, item: Item) -> Prepared:
-        """For the eye: as a picture is, a CT in the usual window of lungs, all else by its percentiles."""
+        """For the eye: a CT in the usual window of lungs, all else by its percentiles."""
 
         def opened() -> Prepared:
             if item.input.store is not None:
@@ -40,9 +38,9 @@ class Images:
             names = tuple(f"channel {i}" for i in range(1, len(file.values) + 1))
             rule = Intensity("window", LUNG_WINDOW) if file.ct else Intensity("auto")
             spec = InputSpec((1, 1), names, ("none",), rule)
-            return open_file(item.name, file, spec, SegmentSettings(), item.input.what)
+            return read_file(item.name, file, spec, SegmentSettings(), item.name).at(Region())
 
-        image = self._once((item.id, "shown"), opened, lambda of: of.image.nbytes)
+        image = self._once(item, "shown", opened, lambda one: one.image.nbytes)
         item.shape, item.channels = image.image.shape[1:], len(image.image)
         return image
 
@@ -58,39 +56,29 @@ class Images:
 
         if channels == item.channels:
             channels = None  # the same reading
-        return self._once((item.id, f"file {channels}"), read, lambda of: of.values.nbytes)
+        return self._once(item, f"file {channels}", read, lambda one: one.values.nbytes)
 
-    def slab(self, item: Item, spec: InputSpec, settings: SegmentSettings) -> tuple[Prepared, Region] | None:
-        """The slices of a volume that `settings.region.center` means, as a volume of these alone, and the region in
-        them; None where it must be opened as a whole."""
-        if item.input.store is not None or not settings.region.at_place or spec.spacing is not None:
-            return None
-        file = self.file(item, len(spec.channels))
-        channels, depth = len(file.values), file.values.shape[1]
-        trained = f"{len(spec.channels)} channel(s) ({', '.join(spec.channels)}), as the model was trained with"
-        expect(channels == len(spec.channels), item.name, trained, channels)
-        if file.grid.planar:
-            return None
-        around = settings.region.around(file.grid.shape, file.grid.spacing, item.name)
-        first, end = around.slice_range(depth, item.name)
-        part = slice(first, end)
-        region = replace(around, slices=None)
-        values = file.values[:, part] if _by_slice(spec.intensity, file.values.dtype) else file.values
-        if values is not file.values and _looks_scaled(values) and not _looks_scaled(file.values):
-            values = file.values  # by themselves these slices would pass for ones that were scaled before
-        place = file.grid.part([(first, end), *((0, side) for side in file.grid.shape[1:])])
-        within = replace(settings, region=region)
-        cut = file if values is file.values else replace(file, values=values, grid=place)
-        opened = open_file(item.name, cut, spec, within, item.name, item.input.label)
-        image = opened.image if values is not file.values else opened.image[:, part].copy()  # a view would keep it all
-        return noted(replace(opened, image=image, grid=place), settings.region), region
+    def read(self, item: Item, model: str, spec: InputSpec, settings: SegmentSettings) -> ReadInput:
+        """For a model, which segments it at one place after the other."""
+
+        def read() -> ReadInput:
+            if item.input.store is not None:
+                return read_input(item.input, spec, settings)
+            file, count = self.file(item, len(spec.channels)), len(spec.channels)
+            trained = f"{count} channel(s) ({', '.join(spec.channels)}), as the model was trained with"
+            expect(len(file.values) == count, item.name, trained, len(file.values), "shape")
+            return read_file(item.name, file, spec, settings, item.name, item.input.label)
+
+        scaled = 4 * len(spec.channels)  # bytes of a voxel
+        return self._once(item, f"{model} {settings.force}", read, lambda one: scaled * prod(one.shape))
 
     def forget(self, item: Item) -> None:
         with self._lock:
             for key in [key for key in self._kept if key[0] == item.id]:
                 del self._kept[key]
 
-    def _once(self, key: tuple[str, str], make: Callable[[], T], size: Callable[[T], int]) -> T:
+    def _once(self, item: Item, what: str, make: Callable[[], T], size: Callable[[T], int]) -> T:
+        key = (item.id, what)
         with self._lock:
             if key in self._kept:
                 self._kept.move_to_end(key)
@@ -101,12 +89,3 @@ class Images:
             while len(self._kept) > 1 and sum(bytes for bytes, _ in self._kept.values()) > self._limits.images_bytes:
                 self._kept.popitem(last=False)
         return value
-
-
-def _by_slice(intensity: Intensity, dtype: np.dtype) -> bool:
-    """Whether a slice is scaled without a look at the others."""
-    return intensity.rule in ("window", "minmax") or (intensity.rule == "dtype" and dtype in (np.uint8, np.uint16))
-
-
-def _looks_scaled(values: np.ndarray) -> bool:
-    return values.dtype.kind == "f" and bool(values.min() >= 0 and values.max() <= 1)

@@ -14,7 +14,7 @@ from berdiff.data.store import open_store
 from berdiff.data.subset import choose_cases
 from berdiff.errors import InputError
 from berdiff.inference.inputs import Input, case_input, find_inputs
-from berdiff_viewer.server.results import SavedResult, saved_results
+from berdiff_viewer.server.results import SavedResult, most_disagreement, saved_results
 from berdiff_viewer.server.schemas import ItemAnswer
 
 
@@ -35,7 +35,8 @@ class Item:
     disagreement: float | None = None  # of the samples last drawn of it, or saved with it (0 to 1)
 
     def __post_init__(self) -> None:
-        self.disagreement = self.saved.disagreement if self.saved is not None else None
+        if self.saved is not None and self.saved.facts is not None:
+            self.disagreement = most_disagreement(self.saved.facts.measurements)
         try:
             self._read_header()
         except InputError as error:
@@ -48,11 +49,11 @@ class Item:
         elif not self.input.error:
             self.kind = kind_of(first) or "png"
             if self.kind == "dicom":
-                header = self.input.headers[0] if self.input.headers else dicom.read_header(first)
-                self.series, self.title = header.series_uid, header.title
-            found = outline(self.paths, several=True, headers=self.input.headers)
-            self.shape = found.size if found.slices is None else (found.slices, *found.size)
-            self.channels = len(self.paths) if several and self.kind != "dicom" else found.channels
+                slice_ = self.input.headers[0] if self.input.headers else dicom.read_header(first)
+                self.series, self.title = slice_.series_uid, slice_.title
+            header = outline(self.paths, several=True, headers=self.input.headers)
+            self.shape = header.size if header.slices is None else (header.slices, *header.size)
+            self.channels = len(self.paths) if several and self.kind != "dicom" else header.channels
 
     @property
     def name(self) -> str:
@@ -84,20 +85,21 @@ def shared_items(
     items: list[Item] = []
     for path in paths:
         group = Path(path).name or path
-        if found := saved_results(Path(path)) if _is_local_folder(path) else []:
-            items += [Item(f"s{next(numbers)}", one.source, group, saved=one) for one in found[:limit]]
+        local = "://" not in path and Path(path).is_dir() and not (Path(path) / manifest.NAME).is_file()
+        if results := saved_results(Path(path)) if local else []:
+            items += [Item(f"s{next(numbers)}", one.source, group, saved=one) for one in results[:limit]]
         else:
             inputs = find_inputs([path], channels, split, limit, seed)
             items += [Item(f"s{next(numbers)}", one, group) for one in inputs]
     if not any(item.input.error == "" for item in items):
-        raise InputError(items[0].input.error if items else f"{paths[0]}: expected images, found none")
+        raise InputError(items[0].input.error if items else f"{paths[0]}: there are no images", "missing")
     return _told_apart(items)
 
 
 def uploaded_items(folder: Path, channels: Sequence[str], group: str) -> list[Item]:
     """The images of an upload that lies in `folder`; each was chosen, so none is left out."""
-    found = find_inputs([folder], channels, labels=True)
-    return _told_apart([Item(secrets.token_urlsafe(9), one, group, own=True) for one in found])
+    inputs = find_inputs([folder], channels, labels=True)
+    return _told_apart([Item(secrets.token_urlsafe(9), one, group, own=True) for one in inputs])
 
 
 def _told_apart(items: list[Item]) -> list[Item]:
@@ -107,7 +109,3 @@ def _told_apart(items: list[Item]) -> list[Item]:
         if item.title and times[item.group, item.title] > 1:
             item.title += f", UID ...{item.series[-8:]}"
     return items
-
-
-def _is_local_folder(path: str) -> bool:
-    return "://" not in path and Path(path).is_dir() and not (Path(path) / manifest.NAME).is_file()

@@ -9,7 +9,7 @@ import numpy as np
 
 from berdiff import schema
 from berdiff.data.apply import Prepared
-from berdiff.data.describe import expect
+from berdiff.data.describe import check, expect
 from berdiff.data.images import read_labels
 from berdiff.data.paths import fault_of
 from berdiff.data.reading import read_image
@@ -31,11 +31,6 @@ class SavedResult:
     source: Input
     facts: ResultFile | None = None  # None: it cannot be shown, and the source's error says why
 
-    @property
-    def disagreement(self) -> float | None:
-        """Of the target in which the samples disagree most; None where it was not measured."""
-        return most_disagreement(self.facts.measurements if self.facts else {})
-
     def result(self, opened: Prepared) -> Result:
         """The samples on the image they were made of; InputError where they were not written or do not fit."""
         facts, grid = self.facts, opened.grid
@@ -43,11 +38,11 @@ class SavedResult:
         targets, kind = tuple(facts.targets), facts.kind
         pool = _samples(self.folder, opened, len(targets), kind)
         now = f"masks of {grid.shape}, as the image is now"
-        expect(pool.shape[2:] == grid.shape, self.folder.name, now, pool.shape[2:])
-        if facts.region is not None:
-            grid = grid.part(facts.region)
+        expect(pool.shape[2:] == grid.shape, self.folder.name, now, pool.shape[2:], "changed")
+        grid = grid if facts.region is None else grid.part(facts.region)
+        same = ("name", "raters", "title", "details", "channels")
         return Result(
-            name=opened.name,
+            **{name: getattr(opened, name) for name in same},
             image=opened.image[(..., *grid.box)],
             grid=grid,
             pool=pool[(..., *grid.box)],
@@ -55,12 +50,8 @@ class SavedResult:
             kind=kind,
             settings=facts.settings,
             scan=opened.image,
-            raters=opened.raters,
             notes=tuple(facts.notes),
             warnings=tuple(facts.warnings),
-            title=opened.title,
-            details=opened.details,
-            channels=opened.channels,
         )
 
 
@@ -83,15 +74,15 @@ def _saved_result(folder: Path) -> SavedResult:
         name = done.name or name
         facts = schema.read(folder / "result.json", ResultFile, "a result (--write json)")
         paths = [str(one.get("path", "")) for one in done.sources]
-        expect(done.name and paths and all(paths), name, "the files that it was made of")
+        check(done.name and paths and all(paths), f"{name}: done.json names no files that it was made of", "missing")
         for path in paths:
             typed_only(path, name, "PATH")
         if "case" in done.sources[0]:
             by_name = [one for one in find_inputs([paths[0]], split="all") if one.name == name]
-            expect(len(by_name) == 1, name, "its case in the store")
+            check(len(by_name) == 1, f"{name}: the store has no case of this name", "missing")
             return SavedResult(folder, by_name[0], facts)
-        gone = next((found for path in paths if (found := fault_of(Path(path)))), None)
-        expect(gone is None, name, "the image that it was made of", gone)
+        gone = [fault for path in paths if (fault := fault_of(Path(path)))]
+        expect(not gone, name, "the image that it was made of", *gone[:1], code="missing")
         return SavedResult(folder, Input(name, tuple(map(Path, paths))), facts)
     except InputError as error:
         return SavedResult(folder, Input(name, (Path("."),), error=str(error)))
@@ -100,12 +91,12 @@ def _saved_result(folder: Path) -> SavedResult:
 def _samples(folder: Path, opened: Prepared, targets: int, kind: str) -> np.ndarray:
     """(n, K, [Z,] H, W) uint8 of what `--write samples` or `nifti` left: masks of one target, or label maps."""
     file, pictures = folder / "samples.nii.gz", sorted((folder / "samples").glob("sample-*.png"))
-    one = targets == 1 or kind != "independent"
-    expect(one, folder.name, "masks of one target, or targets that fit into a label map", "several independent ones")
+    one_map = targets == 1 or kind != "independent"
+    check(one_map, f"{folder.name}: files of several independent targets cannot be shown", "unsupported")
     if opened.image.ndim == 3 and pictures:
         labels = np.stack([read_labels(picture) for picture in pictures])
     else:
-        expect(file.is_file(), folder.name, "samples in it (--write samples)")
+        check(file.is_file(), f"{folder.name}: it has no samples (--write samples)", "missing")
         shape = stored_shape(file)
         labels = read_image(file, shape[3] if len(shape) > 3 else 1).values
         labels = labels if opened.image.ndim == 4 else labels[:, 0]

@@ -22,18 +22,6 @@ class ErrorAnswer(BaseModel):
     detail: str
 
 
-class ModelAnswer(BaseModel):
-    name: str
-    size: tuple[int, int]
-    channels: list[str]
-    targets: list[str]
-    kind: str
-    patches: bool
-    trained_on: str
-    notes: list[str]
-    sampler: dict[str, Any] | None
-
-
 class ItemAnswer(BaseModel):
     id: str
     name: str
@@ -49,7 +37,7 @@ class ItemAnswer(BaseModel):
 class StateAnswer(BaseModel):
     token: str
     version: str
-    models: list[ModelAnswer]
+    models: list[dict[str, Any]]  # name, size, channels, targets, kind, patches, trained_on, notes, sampler
     items: list[ItemAnswer]
     limits: dict[str, int]
     corrections: bool

@@ -33,9 +33,6 @@ class Session:
     lasting: bool = False  # its image is one of the server's: it ends with the server
     lock: threading.RLock = field(default_factory=threading.RLock)
 
-    def touch(self) -> None:
-        self.seen = time.monotonic()
-
     def unfinished(self) -> list[Job]:
         with self.lock:
             return [job for job in self.jobs.values() if not job.over]
@@ -50,21 +47,16 @@ class Session:
     def keep(self, job: Job, limits: Limits) -> None:
         """The least recently used results beyond the limit are dropped; what still runs stays."""
         with self.lock:
-            most = limits.jobs_per_session
-            if len(self.unfinished()) >= most:
+            if len(self.unfinished()) >= (most := limits.jobs_per_session):
                 raise Refused(429, f"{most} segmentations of yours are under way; wait for one of them", retry=1)
             self.jobs[job.id] = job
             over = [one for one in self.jobs.values() if one.over]
             for old in over[: max(0, len(over) - limits.results)]:
                 del self.jobs[old.id]
 
-    def forget(self, job: Job) -> None:
-        with self.lock:
-            self.jobs.pop(job.id, None)
-
     def check_token(self, token: str) -> None:
         if not compare_digest(self.token.encode(), token.encode()):
-            raise Refused(403, "X-Berdiff-Token: expected the token that the page was given, found another or none")
+            raise Refused(403, "X-Berdiff-Token: not the token that the page was given")
 
 
 class Sessions:
@@ -78,10 +70,10 @@ class Sessions:
     def new(self) -> Session:
         with self._lock:
             if len(self._all) >= self._limits.sessions:
-                idle = next((one for one in self._all.values() if not one.items and not one.jobs), None)
-                if idle is None:
+                idle = [one for one in self._all.values() if not one.items and not one.jobs]
+                if not idle:
                     raise Refused(503, "the server has as many clients as it takes; try again later", retry=1)
-                self.end(idle)
+                self.end(idle[0])
             session = Session(self._folder / secrets.token_hex(8))
             self._all[session.id] = session
             return session
@@ -90,7 +82,7 @@ class Sessions:
         with self._lock:
             session = self._all.get(id)
             if session is not None:
-                session.touch()
+                session.seen = time.monotonic()
                 self._all.move_to_end(id)
             return session
 
@@ -105,14 +97,12 @@ class Sessions:
             if name.startswith(COOKIE) and (found := self.get(morsel.value)):
                 return found
         token = headers.get("x-berdiff-token", "").encode()
-        with self._lock:
-            known = [one.id for one in self._all.values() if compare_digest(one.token.encode(), token)]
+        known = [one.id for one in self.everyone() if compare_digest(one.token.encode(), token)]
         return self.get(known[0]) if known else None
 
     def room(self) -> int:
         """Bytes that uploads may still take."""
-        with self._lock:
-            return max(0, self._limits.stored_bytes - sum(one.stored for one in self._all.values()))
+        return max(0, self._limits.stored_bytes - sum(one.stored for one in self.everyone()))
 
     def end(self, session: Session) -> None:
         with self._lock:
@@ -123,16 +113,16 @@ class Sessions:
     def expire(self) -> None:
         """Those that nobody asked for; and of too many bytes of results, the oldest."""
         latest = time.monotonic() - self._limits.session_seconds
-        everyone = self.everyone()
-        for session in everyone:
+        for session in self.everyone():
             if session.seen < latest and not session.lasting:
                 self.end(session)
-        kept = [(s, job, job.result.size) for s in everyone for job in list(s.jobs.values()) if job.result is not None]
-        size = sum(bytes for _, _, bytes in kept)
-        for session, job, bytes in kept:  # least recently used clients first
+        everyone = self.everyone()  # least recently used clients first
+        kept = [(one, job, job.result.size) for one in everyone for job in list(one.jobs.values()) if job.result]
+        size = sum(bytes for *_, bytes in kept)
+        for session, job, bytes in kept:
             if size > self._limits.results_bytes:
                 size -= bytes
-                session.forget(job)
+                session.jobs.pop(job.id, None)
 
     def close(self) -> None:
         for session in self.everyone():

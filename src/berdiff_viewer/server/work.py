@@ -97,22 +97,20 @@ def segment(
 ) -> Segmented:
     """The masks that `berdiff segment --center` gives, bit for bit. InputError in the words of that command."""
     model = entry.load()
-    center, placed = request.center, len(request.center or ()) == 3
-    region = Region(None if center is None else tuple(center))
-    if placed:
-        region = replace(region, slice=request.slice, extent=None if request.slice else request.extent)
-    expect(placed or not request.slice, "slice", "a center of a slice, row and column beside it")
+    center = request.center
+    placed = len(center or ()) == 3
+    about = {"slice": request.slice, "extent": None if request.slice else request.extent} if placed else {}
+    region = Region(None if center is None else tuple(center), **about)
+    expect(placed or not request.slice, "slice", "a center of a slice, row and column beside it", code="conflict")
     options = SamplerOptions(steps=request.steps)
     settings = SegmentSettings(
         request.samples, request.seed, request.set, request.pool, options, region, force=request.force
     )
     sampler = model.check(settings)
-    slab = images.slab(item, entry.spec, settings)
-    opened = model.open(item.input, settings) if slab is None else slab[0]
-    source = opened.grid.source
-    opened = replace(opened, grid=_unnamed(opened.grid, tuple(Path(file).name for file in source.files)))
-    sampled = settings if slab is None else replace(settings, region=slab[1])
-    region = meant(sampled.region, opened.grid, opened.what)
+    opened = images.read(item, entry.name, entry.spec, settings).at(settings.region, whole=False)
+    names = tuple(Path(file).name for file in opened.grid.source.files)
+    opened = replace(opened, grid=_unnamed(opened.grid, names))
+    region = meant(settings.region, opened.grid, opened.what)
     seen = covered(model.size, opened.grid, opened.network)
     shape = opened.grid.part(region.ranges(opened.grid.shape, seen, opened.what)).shape
     drawn = settings.drawn * len(entry.spec.targets) * prod(shape)
@@ -127,10 +125,9 @@ def segment(
         progress(done, max(batches * one.total, done))
 
     progress(0, batches * (sampler.count if sampler else 1))
-    result = model.results([opened], sampled, callback=step)[0]
-    # the region alone is kept, which a view of the image would not be
-    kept = {"scan": None, "image": result.image.copy(), "settings": model.identity(settings)}
-    return Segmented(replace(result, **kept), entry.name, request.representatives)
+    result = model.results([opened], settings, callback=step)[0]
+    result = replace(result, scan=None, image=result.image.copy())  # a view would keep all of the image
+    return Segmented(result, entry.name, request.representatives)
 
 
 def _unnamed(grid: Grid, names: tuple[str, ...]) -> Grid:

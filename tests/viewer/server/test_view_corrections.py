@@ -120,7 +120,7 @@ def test_a_label_map_from_slicer(server, tmp_path):
     np.testing.assert_array_equal(masks[:, 0, 0] == 1, images[:, 0] > 0.5)
     assert "the same place in space" in put_labels(client, labels, step=4.0, nodule=1).json()["error"]
     assert "40x50x11" in put_labels(client, labels[..., 1:], nodule=1).json()["error"]
-    assert "label: expected the values 1, found [2]" in put_labels(client, labels * 2, nodule=1).json()["error"]
+    assert "the values [2]" in put_labels(client, labels * 2, nodule=1).json()["error"]
     assert put_labels(client, labels, image="none").status_code == 404
     assert put_labels(client, b"junk").status_code == 400
     assert client.put("/datastore/label?image=scan", data={"params": "{"}).status_code == 400
@@ -226,8 +226,7 @@ def test_a_segment_of_another_name_is_the_only_target(server, tmp_path):
     labels[20, 30, 7], labels[10, 30, 3] = 1, 2
     answer = put_labels(client, labels, nodule=1, Segment_2=2)
     assert answer.status_code == 400
-    assert answer.json()["error"].endswith("found Segment_2")
-    assert "nodule" in answer.json()["error"]
+    assert "called nodule, not Segment_2" in answer.json()["error"]
     assert put_labels(client, labels * 0, Segment_1=1).status_code == 400
     assert not (tmp_path / "corrections").exists()
     assert put_labels(client, labels * (labels == 1), Segment_1=1, Segment_2=2).status_code == 200
@@ -241,7 +240,7 @@ def test_without_a_folder_nothing_is_saved(model, files):
         assert client.get("/api/state").json()["corrections"] is False
         item = item_named(client, "picture")["id"]
         sentence = save(client, item, "anna", np.zeros((40, 48)), status=409)["error"]
-    assert sentence == "corrections: expected a server that was started with --corrections DIR, found none"
+    assert "--corrections" in sentence
 
 
 def test_several_targets_say_what_is_missing(tmp_path, files):

@@ -1,47 +1,16 @@
-"""Slices opened by themselves are those of the opened volume; points of other programs are where they say."""
+"""Opened images are kept up to a size; points of other programs are where they say."""
 
 import nibabel
 import numpy as np
 import pytest
 from view_server import volume
 
-from berdiff.data.input_spec import InputSpec, Intensity
 from berdiff.errors import InputError
 from berdiff.inference.inputs import Input
-from berdiff.inference.opening import open_input
-from berdiff.inference.region import Region
-from berdiff.inference.settings import SegmentSettings
 from berdiff_viewer.server.common import Limits
 from berdiff_viewer.server.grid import upright_place
 from berdiff_viewer.server.images import Images
 from berdiff_viewer.server.items import Item
-
-RULES = [Intensity("auto"), Intensity("percentiles"), Intensity("brain"), Intensity("dtype")]
-RULES += [Intensity("minmax", field=12), Intensity("minmax"), Intensity("window", (-50.0, 300.0))]
-
-
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: f"{rule.rule} {rule.field or ''}")
-@pytest.mark.parametrize("kind", [np.int16, np.uint8, np.float32, "unit", "unit in one slice"])
-@pytest.mark.parametrize(
-    ("z", "asked", "ends"), [(0, {"slice": True}, (0, 1)), (4, {"slice": True}, (4, 5)), (4, {"extent": 2.0}, (3, 6))]
-)
-def test_slices_are_scaled_as_their_volume_is(tmp_path, rule, kind, z, asked, ends):
-    values = np.random.default_rng(0).integers(0, 250, (24, 20, 6))
-    if isinstance(kind, str):
-        values = values / np.float32(250)
-        values[..., :3] *= 1 if kind == "unit" else 900
-    stored = values.astype(np.float32 if isinstance(kind, str) else kind)
-    path = tmp_path / "scan.nii"
-    nibabel.save(nibabel.Nifti1Image(stored, np.diag([-1.0, -1, 2, 1])), path)
-    item = Item("s0", Input("scan", (path,)), "")
-    spec = InputSpec((16, 16), ("ct",), ("nodule",), rule)
-    settings = SegmentSettings(region=Region((z, 9, 11), **asked))
-    whole = open_input(item.input, spec, settings)
-    found = Images(Limits()).slab(item, spec, settings)
-    assert found is not None
-    slab, region = found
-    assert (slab.name, slab.grid.first, slab.grid.spacing, region) == ("scan", ends[0], whole.grid.spacing, Region((9, 11)))
-    np.testing.assert_array_equal(slab.image, whole.image[:, slice(*ends)])
 
 
 def test_opened_images_are_kept_up_to_a_size(tmp_path):
