@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from berdiff_viewer.boxes import MAX_SIDE, around, bounded_box, cut, marked_box, overlap
+from berdiff_viewer.document import MAX_SIDE, around, bounded_box, cut, marked_box, overlap
 
 
 @st.composite

@@ -14,13 +14,13 @@ from berdiff_viewer.server.common import Refused
 from berdiff_viewer.server.corrections import file_name
 from berdiff_viewer.server.schemas import (
     ErrorAnswer,
+    ItemAnswer,
     JobAnswer,
     JobRequest,
     JobStarted,
     RaterAnswer,
     RaterRequest,
     StateAnswer,
-    UploadAnswer,
 )
 from berdiff_viewer.server.service import Service
 from berdiff_viewer.server.sessions import COOKIE, Session
@@ -101,10 +101,10 @@ async def item_document(id: str, on: On, one: Reading) -> Response:
 
 
 @router.post("/api/items", openapi_extra=FORM, summary="Upload PNG, NIfTI, .npy or DICOM files, or a zip of them")
-async def upload(request: Request, on: On, one: Writing) -> UploadAnswer:
+async def upload(request: Request, on: On, one: Writing) -> dict[str, list[ItemAnswer]]:
     async with request.form(max_files=on.limits.upload_files, max_fields=16) as form:
         items = await on.heavy(lambda: on.upload(one, files_of(form)))
-    return UploadAnswer(items=[on.shown(item) for item in items])
+    return {"items": [on.shown(item) for item in items]}
 
 
 def files_of(form: FormData) -> list[tuple[str, Any]]:

@@ -92,8 +92,7 @@ def refusal(error: Exception, say: Callable[[InputError], str] = str) -> JSONRes
 def fault(error: RequestValidationError | ValidationError, skip: int = 0) -> str:
     """The first thing that is wrong in a request."""
     first = error.errors()[0]
-    place, said = ".".join(map(str, first["loc"][skip:])) or "request", str(first["msg"])
-    return f"{place}: {said[0].lower()}{said[1:]}"
+    return f"{'.'.join(map(str, first['loc'][skip:])) or 'request'}: {first['msg']}"
 
 
 def public(sentence: str, folders: Iterable[Path]) -> str:

@@ -43,10 +43,6 @@ class StateAnswer(BaseModel):
     corrections: bool
 
 
-class UploadAnswer(BaseModel):
-    items: list[ItemAnswer]
-
-
 class SampleOptions(BaseModel):
     """Which masks are drawn. A field of a form that was left empty may come as null."""
 

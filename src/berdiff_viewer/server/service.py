@@ -30,15 +30,12 @@ from berdiff_viewer import document
 from berdiff_viewer.server.common import Limits, Refused, not_found, public
 from berdiff_viewer.server.corrections import Corrections, digest_of, plane_shape, safe_name
 from berdiff_viewer.server.grid import labels_from_grid
-from berdiff_viewer.server.images import Images
-from berdiff_viewer.server.items import Item, uploaded_items
-from berdiff_viewer.server.jobs import Job, JobQueue
+from berdiff_viewer.server.items import Item, most_disagreement, uploaded_items
 from berdiff_viewer.server.models import Models
-from berdiff_viewer.server.results import most_disagreement
 from berdiff_viewer.server.schemas import ItemAnswer, JobRequest, RaterAnswer, RaterRequest, StateAnswer
-from berdiff_viewer.server.sessions import Session, Sessions
+from berdiff_viewer.server.sessions import Job, JobQueue, Session, Sessions
 from berdiff_viewer.server.uploads import Upload
-from berdiff_viewer.server.work import Progress, Segmented, segment
+from berdiff_viewer.server.work import Images, Progress, Segmented, segment
 
 PREFIX = "berdiff-view-"
 HOUSEKEEPING = 0.5  # seconds between two looks at what is over

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from berdiff_viewer.server.results import SavedResult, saved_results
+from berdiff_viewer.server.items import SavedResult, saved_results
 
 
 def result_of(folder: Path, source: dict[str, str]) -> SavedResult:

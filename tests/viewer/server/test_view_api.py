@@ -140,7 +140,7 @@ def test_uploads_of_every_kind(client, tmp_path):
 def test_bad_requests_are_one_sentence(client):
     item = item_named(client, "picture")["id"]
     for body, status, sentence in [
-        ({"item": item, "samples": 10**6}, 422, "samples: input should be less than or equal to 64"),
+        ({"item": item, "samples": 10**6}, 422, "samples: Input should be less than or equal to 64"),
         ({"item": item, "center": [1, 2, 3, 4]}, 422, "center"),
         ({"item": item, "center": [-1, 5]}, 422, "center.0: "),
         ({"item": item, "path": "/etc/passwd"}, 422, "path: "),

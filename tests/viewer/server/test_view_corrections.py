@@ -123,7 +123,7 @@ def test_a_label_map_from_slicer(server, tmp_path):
     assert "the values [2]" in put_labels(client, labels * 2, nodule=1).json()["error"]
     assert put_labels(client, labels, image="none").status_code == 404
     assert put_labels(client, b"junk").status_code == 400
-    assert client.put("/datastore/label?image=scan", data={"params": "{"}).status_code == 400
+    assert client.put("/datastore/label?image=scan", data={"params": "{"}).status_code == 422
     assert len([path for path in service.folder.rglob("*") if path.is_file()]) == 1  # the lock
 
 

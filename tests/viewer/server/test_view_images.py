@@ -9,8 +9,8 @@ from berdiff.errors import InputError
 from berdiff.inference.inputs import Input
 from berdiff_viewer.server.common import Limits
 from berdiff_viewer.server.grid import upright_place
-from berdiff_viewer.server.images import Images
 from berdiff_viewer.server.items import Item
+from berdiff_viewer.server.work import Images
 
 
 def test_opened_images_are_kept_up_to_a_size(tmp_path):

@@ -14,12 +14,12 @@ import uvicorn
 from fastapi.testclient import TestClient
 from PIL import Image
 
-from berdiff_viewer.server.app import create_app
 from berdiff_viewer.server.common import Limits
 from berdiff_viewer.server.corrections import Corrections
 from berdiff_viewer.server.guard import Access
 from berdiff_viewer.server.items import shared_items
 from berdiff_viewer.server.models import Models
+from berdiff_viewer.server.run import create_app
 from berdiff_viewer.server.service import Service
 
 ADDRESS = "http://127.0.0.1:8000"
