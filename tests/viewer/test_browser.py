@@ -5,7 +5,7 @@ from dataclasses import replace
 import nibabel
 import numpy as np
 import pytest
-from made_results import result_2d, several_2d, volume_result
+from made_results import part_of, result_2d, several_2d, volume_result
 
 from berdiff.data.reading import read_images
 from berdiff.inference.result import Result
@@ -226,24 +226,14 @@ DEPTH = 12
 
 
 def slab_document(first: int, last: int) -> dict:
-    """Of a volume (12, 20, 24) in which the slices from `first` to `last` were segmented, as a slab of their own.
+    """Of a volume (12, 20, 24) in which the slices from `first` to `last` were segmented.
 
     All samples mark the rows 0 to 5 and columns 8 to 13 of each slice of the slab; so does a rater.
     """
-    pool = np.zeros((4, 1, last - first, 20, 24), np.uint8)
-    pool[..., 0:6, 8:14] = 1
-    slab = volume_result(np.full((last - first, 20, 24), 20), (2.0, 1.0, 1.0))
-    document = result_document(replace(slab, pool=pool, raters=pool[:1]))
-    image = result_document(volume_result(np.full((DEPTH, 20, 24), 20), (2.0, 1.0, 1.0)))["image"]
-    box = document["masks"]["box"]
-    inside = [[first + end for end in box[0]], *box[1:]]
-    return {
-        **document,
-        "image": image,
-        "shape": [DEPTH, 20, 24],
-        "start": [first, 3, 10],
-        "masks": {**document["masks"], "box": inside},
-    }
+    pool = np.zeros((4, 1, DEPTH, 20, 24), np.uint8)
+    pool[..., first:last, 0:6, 8:14] = 1
+    whole = volume_result(np.full((DEPTH, 20, 24), 20), (2.0, 1.0, 1.0))
+    return result_document(part_of(replace(whole, pool=pool, raters=pool[:1]), (first, last), (0, 20), (0, 24)))
 
 
 def painted(tab, view: str, voxel: tuple[int, int, int], **layers: object) -> list[int]:

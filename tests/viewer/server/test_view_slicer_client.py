@@ -4,7 +4,6 @@ import gzip
 import hashlib
 import importlib.util
 import json
-import logging
 import os
 import re
 import subprocess
@@ -20,7 +19,6 @@ from test_view_corrections import save
 from view_server import POINT, item_named, listening, picture, segmented, serving, volume
 
 from berdiff.methods import folder
-from berdiff_viewer.server import common
 from berdiff_viewer.server.guard import Access
 from fakes import Blur, make_spec, make_store
 
@@ -357,19 +355,3 @@ def test_every_route_of_monai_label_answers_in_a_sentence(wheel, client):
             if answer.status_code != 200 and method != "head":
                 assert answer.json()["detail"] not in ("", "Not Found"), (method, path)
     assert asked > 40
-
-
-def test_the_log_has_requests_and_no_names(slicer, client, monkeypatch):
-    monkeypatch.setattr(common.logger, "handlers", [])
-    monkeypatch.setattr(common.logger, "propagate", True)
-    level = common.logger.level
-    try:
-        common.set_up_log(logging.INFO)
-        client.get("/datastore/?output=all")
-        lines = client.get("/logs/?lines=1").text.splitlines()
-        assert len(lines) == 1
-        assert "GET /datastore 200" in lines[0]
-        assert client.get("/logs/?lines=0").text == ""
-        assert client.get("/logs/?lines=5000").status_code == 422
-    finally:
-        common.logger.setLevel(level)
