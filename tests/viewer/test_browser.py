@@ -119,7 +119,7 @@ def test_millimetres_under_the_cursor_of_an_oblique_volume_are_nibabels(show, tm
     affine = nibabel.affines.from_matvec(turn @ np.diag([1.0, 1.2, 2.5]), (-31.5, 12.25, 7.125))
     nibabel.save(nibabel.Nifti1Image(stored, affine), tmp_path / "a.nii.gz")
     file = read_images([tmp_path / "a.nii.gz"], 1)
-    result = volume_result(file.values[0], file.spacing, file.grid)
+    result = volume_result(file.values[0], file.grid.spacing, file.grid)
     tab = show(result_document(result))
     tab.run("berdiff.setSmooth(false)")
     tab.set(contours=False)

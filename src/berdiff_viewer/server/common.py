@@ -29,8 +29,7 @@ class Limits:
     upload_files: int = 4096  # of one upload, those in archives counted
     unpacked_bytes: int = 2048 * MIB  # of one upload, after unpacking
     stored_bytes: int = 8192 * MIB  # of all uploads together
-    pixels: int = 2**28  # of one uploaded image or volume: a thousand slices of 512x512
-    side: int = 2**15  # pixels along one side
+    side: int = 2**15  # of a place or a number of slices
     items: int = 200  # of one session
     samples: int = 64  # masks of one job
     steps: int = 1000
@@ -51,7 +50,7 @@ class Limits:
 
     def shown(self) -> dict[str, int]:
         """What a client should know."""
-        names = ("upload_bytes", "upload_files", "unpacked_bytes", "pixels", "items", "samples", "steps", "pool")
+        names = ("upload_bytes", "upload_files", "unpacked_bytes", "items", "samples", "steps", "pool")
         return {name: getattr(self, name) for name in (*names, "representatives", "jobs", "jobs_per_session")}
 
 

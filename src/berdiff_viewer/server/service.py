@@ -23,6 +23,7 @@ import numpy as np
 from berdiff import __version__
 from berdiff.data.describe import by, check, expect
 from berdiff.data.image import Grid, Image, Source
+from berdiff.data.limits import check_size
 from berdiff.data.volumes import stored_shape
 from berdiff.errors import InputError
 from berdiff.files import lock
@@ -116,10 +117,7 @@ class Service:
             items = uploaded_items(upload.folder, self.models.first.spec.channels, "uploaded")
             for item in items:  # by their headers, before anything is decoded
                 item.check()
-                fits = prod(item.shape) * (item.channels or 1) <= self.limits.pixels
-                most = f"at most {self.limits.pixels} pixels and {self.limits.side} along a side"
-                small = fits and max(item.shape) <= self.limits.side
-                expect(small, item.name, most, by(item.shape), "limit")
+                check_size(item.name, (item.channels or 1, *item.shape), 4)  # as it is shown, in 32 bits
             with session.lock:
                 most = self.limits.items
                 fits = len(session.items) + len(items) <= most

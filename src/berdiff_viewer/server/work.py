@@ -7,18 +7,19 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
 from berdiff.data.apply import Prepared, covered
-from berdiff.data.describe import expect
+from berdiff.data.describe import check, expect
 from berdiff.data.image import Grid, Image
 from berdiff.data.input_spec import InputSpec, Intensity
 from berdiff.data.intensity import LUNG_WINDOW
 from berdiff.data.reading import read_image, read_images
 from berdiff.inference.opening import ReadInput, meant, open_input, read_file, read_input
 from berdiff.inference.region import Region
+from berdiff.inference.representatives import Representative
 from berdiff.inference.result import Result
 from berdiff.inference.settings import SegmentSettings
 from berdiff.methods.sampling import SamplerOptions
@@ -30,6 +31,8 @@ from berdiff_viewer.server.models import ModelEntry
 from berdiff_viewer.server.schemas import JobRequest
 
 T = TypeVar("T")
+Progress = Callable[[int, int], None]  # (steps done, in all); may raise to end the work
+FILES = {"nifti": ("nifti", "json"), "dicom-seg": ("dicom-seg", "json"), "json": ("json", "csv")}
 
 
 class Images:
@@ -75,9 +78,7 @@ class Images:
         def read() -> ReadInput:
             if item.input.store is not None:
                 return read_input(item.input, spec, settings)
-            file, count = self.file(item, len(spec.channels)), len(spec.channels)
-            trained = f"{count} channel(s) ({', '.join(spec.channels)}), as the model was trained with"
-            expect(len(file.values) == count, item.name, trained, len(file.values), "shape")
+            file = self.file(item, len(spec.channels))
             return read_file(item.name, file, spec, settings, item.name, item.input.label)
 
         scaled = 4 * len(spec.channels)  # bytes of a voxel
@@ -102,13 +103,6 @@ class Images:
         return value
 
 
-if TYPE_CHECKING:
-    from berdiff.inference.representatives import Representative
-
-Progress = Callable[[int, int], None]  # (steps done, in all); may raise to end the work
-FILES = {"nifti": ("nifti", "json"), "dicom-seg": ("dicom-seg", "json"), "json": ("json", "csv")}
-
-
 @dataclass(eq=False)
 class Segmented:
     """The masks of a job."""
@@ -118,7 +112,7 @@ class Segmented:
     asked: int  # representative masks
 
     @cached_property
-    def representatives(self) -> "list[Representative]":
+    def representatives(self) -> list[Representative]:
         return self.result.representatives(self.asked)
 
     @property
@@ -134,7 +128,7 @@ class Segmented:
         if what == "majority":
             return self.result.whole(self.result.majority())
         masks = choices[what]
-        expect(1 <= number <= len(masks), "what", f"a {what} from 1 to {len(masks)}", number)
+        check(1 <= number <= len(masks), f"what: {what} {number} is not one of 1 to {len(masks)}")
         return self.result.whole(masks[number - 1])
 
     def marked_at(self, place: Sequence[int]) -> np.ndarray:
@@ -158,9 +152,10 @@ class Segmented:
 
         grid = self.result.grid
         refers = kind != "dicom-seg" or grid.source.kind == "dicom"
-        expect(refers, self.result.name, "a DICOM image for dicom-seg, which refers to it", "another kind")
+        check(refers, f"{self.result.name}: only of a DICOM image a dicom-seg can be made", "kind")
         size = len(self.result.pool) * len(self.result.targets) * prod((grid.whole or grid).shape)
-        expect(size <= 4 * limits.pool_bytes, self.result.name, f"at most {4 * limits.pool_bytes // MIB} MiB of masks")
+        most = 4 * limits.pool_bytes
+        check(size <= most, f"{self.result.name}: the masks take more than {most // MIB} MiB", "limit")
         output = Output(self.result, self.representatives)
         for name in FILES[kind]:
             if name == "nifti" and size > limits.samples_file_bytes:
@@ -178,7 +173,7 @@ def segment(
     placed = len(center or ()) == 3
     about = {"slice": request.slice, "extent": None if request.slice else request.extent} if placed else {}
     region = Region(None if center is None else tuple(center), **about)
-    expect(placed or not request.slice, "slice", "a center of a slice, row and column beside it", code="conflict")
+    check(placed or not request.slice, "slice: it needs a center of slice, row and column", "conflict")
     options = SamplerOptions(steps=request.steps)
     settings = SegmentSettings(
         request.samples, request.seed, request.set, request.pool, options, region, force=request.force
@@ -192,7 +187,7 @@ def segment(
     shape = opened.grid.part(region.ranges(opened.grid.shape, seen, opened.what)).shape
     drawn = settings.drawn * len(entry.spec.targets) * prod(shape)
     most = f"at most {limits.pool_bytes // MIB} MiB of masks"
-    expect(drawn <= limits.pool_bytes, item.name, f"{most} (one slice, or fewer samples)", f"{drawn // MIB}")
+    expect(drawn <= limits.pool_bytes, item.name, f"{most} (one slice, or fewer samples)", drawn // MIB, "limit")
     slices = shape[0] if len(shape) == 3 else 1
     batches, done = -(-slices // settings.batch_size), 0
 

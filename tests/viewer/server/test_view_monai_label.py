@@ -114,11 +114,11 @@ def test_what_makes_no_sense_is_one_sentence(client):
         ({"foreground": [["a"]]}, {"image": "scan"}, 400, "params.foreground.0"),
         ({"foreground": 5}, {"image": "scan"}, 400, "params.foreground"),
         ({**point, "what": "best"}, {"image": "scan"}, 400, "params.what: "),
-        ({**point, "what": "sample 99"}, {"image": "scan"}, 400, "what: expected a sample from 1 to 16, found 99"),
+        ({**point, "what": "sample 99"}, {"image": "scan"}, 400, "what: sample 99 "),
         ({**point, "samples": 10**9}, {"image": "scan"}, 400, "params.samples: "),
         (point, {"image": "/etc/passwd"}, 404, "image: "),
         (point, {"image": ""}, 404, "image: "),
-        (point, {"image": "scan", "output": "dicom_seg"}, 400, "scan: expected a DICOM image for dicom-seg"),
+        (point, {"image": "scan", "output": "dicom_seg"}, 400, "scan: only of a DICOM"),
         (point, {"image": "scan", "output": "other"}, 422, "output: "),
     ]:
         answer = infer(client, params, **query)

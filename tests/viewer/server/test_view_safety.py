@@ -89,20 +89,20 @@ def test_bombs_are_stopped_by_declared_and_by_real_size(model, files):
 def test_a_header_that_promises_too_much_is_refused_before_decoding(client, tmp_path, monkeypatch):
     monkeypatch.setattr("PIL.ImageFile.ImageFile.load", None)  # decoding would fail loudly
     monkeypatch.setattr("berdiff.data.dicom.read_pixels", None)
-    limit = "expected at most 268435456 pixels and 32768 along a side"
 
     def refused(path):
         return upload(client, (path.name, path.read_bytes()), status=400)
 
-    assert limit in refused(png_header(tmp_path / "a.png", 40_000, 100))
     assert "(--max-pixels)" in refused(png_header(tmp_path / "a.png", 2**30, 2**30))
     huge = bytearray(gzip.decompress(volume(np.eye(4))))
-    for side, sentence in ((30000, "(--max-pixels), found 27000000000000 (30000x30000x30000)"), (700, limit)):
+    for side, option in ((30000, "--max-pixels"), (800, "--max-gigabytes")):
         huge[40:56] = struct.pack("<8h", 3, side, side, side, 1, 1, 1, 1)
-        assert sentence in upload(client, ("a.nii.gz", gzip.compress(bytes(huge))), status=400)
-    assert limit in refused(write_slice(tmp_path / "a.dcm", np.zeros((4, 4), np.int16), Rows=60_000, Columns=60_000))
-    series = [write_slice(tmp_path / f"{z}.dcm", np.zeros((4, 4)), z, Rows=2**13, Columns=2**13) for z in range(5)]
-    assert limit in upload(client, *((path.name, path.read_bytes()) for path in series), status=400)
+        assert option in upload(client, ("a.nii.gz", gzip.compress(bytes(huge))), status=400)
+    assert "--max-pixels" in refused(
+        write_slice(tmp_path / "a.dcm", np.zeros((4, 4), np.int16), Rows=60_000, Columns=60_000)
+    )
+    series = [write_slice(tmp_path / f"{z}.dcm", np.zeros((4, 4)), z, Rows=2**13, Columns=2**13) for z in range(9)]
+    assert "--max-pixels" in upload(client, *((path.name, path.read_bytes()) for path in series), status=400)
     assert "more in a deflated file" in refused(deflated(tmp_path / "b.dcm", 64))
     header = "{'descr': '<f4', 'fortran_order': False, 'shape': (100000, 100000)}".ljust(117) + "\n"
     npy = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode()
