@@ -8,7 +8,6 @@ from math import ceil, floor, prod
 from typing import Any
 
 import numpy as np
-from scipy import ndimage
 
 from berdiff import __version__
 from berdiff.data.apply import Prepared
@@ -31,8 +30,8 @@ STEPS = 2**20  # of a box that grows
 def marked_box(masks: np.ndarray, axes: int) -> Box | None:
     """Around all that any of the masks (..., [Z,] H, W) marks; None where that is nothing."""
     marked = np.asarray(masks.any(axis=tuple(range(masks.ndim - axes))))
-    place = ndimage.find_objects(marked.view(np.int8), 1)[0]
-    return place and tuple((int(side.start), int(side.stop)) for side in place)
+    places = marked.nonzero()
+    return tuple((int(at.min()), int(at.max()) + 1) for at in places) if len(places[0]) else None
 
 
 def around(*boxes: Box | None) -> Box | None:
@@ -56,7 +55,7 @@ def bounded_box(shape: Sequence[int], core: Box | None, most: int) -> Box:
 
     def at(step: int) -> Box:
         inner, outer = min(1.0, 2 * step / STEPS), max(0.0, 2 * step / STEPS - 1)
-        box = []
+        box: list[tuple[int, int]] = []
         for (first, last), (least, end) in zip(core, whole, strict=True):
             middle = (first + last) / 2
             low = (1 - outer) * max(least, middle + inner * (first - middle)) + outer * least

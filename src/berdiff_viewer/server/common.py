@@ -58,8 +58,10 @@ class Limits:
 
 MOST_CHARACTERS = 500
 UNEXPECTED = "the server met a problem that its log has"
-CODES_OF: dict[int, Code] = {400: "value", 404: "name", 406: "unsupported", 409: "conflict"}
-CODES_OF |= dict.fromkeys((413, 429, 503), "limit")
+CODES_OF: dict[int, Code] = {
+    **{400: "value", 404: "name", 406: "unsupported", 409: "conflict"},
+    **{413: "limit", 429: "limit", 503: "limit"},
+}
 
 
 class Refused(InputError):

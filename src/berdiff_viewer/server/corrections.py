@@ -42,8 +42,8 @@ class Saved:
     case: str
     tag: str = ""  # that the client gave it
     when: float = 0.0
-    masks: dict[str, Path] = field(default_factory=dict)  # by target
-    values: dict[str, int] = field(default_factory=dict)  # of each target in a label map
+    masks: dict[str, Path] = field(default_factory=dict[str, Path])  # by target
+    values: dict[str, int] = field(default_factory=dict[str, int])  # of each target in a label map
 
 
 class Corrections:
@@ -109,8 +109,10 @@ class Corrections:
         saved = next((self.folder / "masks" / folder).glob(f"{case}.*"), None)
         if saved is None:
             return mask, note
-        earlier = json.loads(path.read_text("utf-8")) if path.exists() else {}
-        before = earlier.get("slices", range(len(mask)))  # without them it is of all, as preparing has it
+        earlier: Note = json.loads(path.read_text("utf-8")) if path.exists() else {}
+        before: Sequence[int] = earlier.get(
+            "slices", range(len(mask))
+        )  # without them it is of all, as preparing has it
         kept = sorted(set(before) - set(note["slices"]))
         mask[kept] = read_labels(saved, file)[kept]
         return mask, {**note, "slices": sorted({*kept, *note["slices"]})}

@@ -3,11 +3,11 @@
 import gzip
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import nibabel
 import numpy as np
-from nibabel.orientations import inv_ornt_aff
+from nibabel import orientations
 
 from berdiff.data.describe import decoding, expect
 from berdiff.data.image import Image, Source
@@ -25,7 +25,7 @@ def upright_place(ijk: Sequence[float], source: Source, shape: tuple[int, ...], 
     elif source.back is None:
         place = [k, j, i]
     else:
-        x, y, z, _ = inv_ornt_aff(source.back, shape[::-1]) @ (i, j, k, 1)
+        x, y, z, _ = cast(Any, orientations).inv_ornt_aff(source.back, shape[::-1]) @ (i, j, k, 1)
         place = [round(z), round(y), round(x)]
     inside = all(0 <= at < length for at, length in zip(place, shape, strict=True))
     expect(inside, what, "a voxel (i, j, k) inside the image", f"({i}, {j}, {k})")
@@ -39,9 +39,9 @@ def labels_from_grid(path: Path, image: Image) -> np.ndarray:
     index = np.arange(image.values[0].size, dtype=np.int32).reshape(image.values.shape[2 if image.grid.planar else 1 :])
     grid = nibabel.Nifti1Image.from_bytes(gzip.decompress(nifti_bytes(index, image.grid)))
     with decoding(path, "a whole label map", "a damaged one"):
-        found: Any = nibabel.load(path)
-        labels = np.asarray(found.dataobj)
-    placed = labels.size == index.size and np.allclose(found.affine, np.asarray(grid.affine), atol=1e-3)
+        image_file = cast(Any, nibabel).load(path)
+        labels = np.asarray(image_file.dataobj)
+    placed = labels.size == index.size and np.allclose(image_file.affine, np.asarray(grid.affine), atol=1e-3)
     expect(placed, path, "a label map on the grid of the image that the server gave", "another grid")
     upright = np.zeros(index.size, labels.dtype)
     upright[np.asarray(grid.dataobj).ravel("F").astype(np.int64)] = labels.ravel("F")

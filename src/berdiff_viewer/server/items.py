@@ -165,8 +165,9 @@ class Item:
 
     def shown(self, error: str) -> ItemAnswer:
         kind = "result" if self.saved else "volume" if len(self.shape) == 3 else "image"
-        named = {"id": self.id, "name": self.name, "title": self.title, "group": self.group, "own": self.own}
-        return ItemAnswer(kind=kind, shape=list(self.shape), channels=self.channels, error=error, **named)
+        names = ("id", "name", "title", "shape", "channels", "group", "own")
+        told = {name: getattr(self, name) for name in names}
+        return ItemAnswer.model_validate({**told, "kind": kind, "error": error})
 
 
 def shared_items(

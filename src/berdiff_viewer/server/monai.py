@@ -61,7 +61,7 @@ class InferParams(Params, SampleOptions):
 
 @router.get("/info", summary="Models and labels")
 async def info(on: On) -> dict[str, Any]:
-    strategies = {name: {"description": about, "config": {}} for name, about in STRATEGIES.items()}
+    strategies: dict[str, Any] = {name: {"description": about, "config": {}} for name, about in STRATEGIES.items()}
     strategies["random"]["config"] = {"seed": 0}
     return {
         "name": "berdiff",

@@ -204,7 +204,8 @@ async def next_sample(request: Request, strategy: str, on: On) -> dict[str, Any]
         rater, saved = safe_name(params.client_id, "client_id"), _saved(on)
         items = [item for item in on.shared.values() if not item.input.error]
         if strategy == "random":
-            items = [items[i] for i in np.random.default_rng(params.seed).permutation(len(items))]
+            order: list[int] = np.random.default_rng(params.seed).permutation(len(items)).tolist()
+            items = [items[i] for i in order]
         if strategy == "disagreement":  # a stable order: of equal ones the first
             items.sort(key=lambda item: -1.0 if item.disagreement is None else item.disagreement, reverse=True)
         for item in items:

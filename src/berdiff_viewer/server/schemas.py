@@ -27,7 +27,7 @@ class ItemAnswer(BaseModel):
     name: str
     title: str  # what people call it, where that is not the name
     kind: Literal["image", "volume", "result"]
-    shape: list[int]
+    shape: tuple[int, ...]
     channels: int | None
     group: str
     own: bool
@@ -55,7 +55,8 @@ class SampleOptions(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _without_nulls(cls, body: Any) -> Any:
-        return {name: value for name, value in body.items() if value is not None} if isinstance(body, dict) else body
+        given: Any = body
+        return {name: given[name] for name in given if given[name] is not None} if isinstance(body, dict) else body
 
 
 class JobRequest(SampleOptions):

@@ -10,7 +10,7 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -126,7 +126,7 @@ class Service:
         return items
 
     @contextmanager
-    def _received(self, session: Session, files: Files) -> Iterator[Upload]:
+    def _received(self, session: Session, files: Files) -> Generator[Upload]:
         """The files in a folder of their own, which is removed where the block refuses one."""
         folder = session.folder / secrets.token_hex(4)
         folder.mkdir(parents=True)

@@ -132,8 +132,8 @@ class Session:
     folder: Path  # of its uploads; made when it is needed
     id: str = field(default_factory=lambda: secrets.token_urlsafe(24))
     token: str = field(default_factory=lambda: secrets.token_urlsafe(24))  # of requests that change something
-    items: dict[str, Item] = field(default_factory=dict)
-    jobs: OrderedDict[str, Job] = field(default_factory=OrderedDict)
+    items: dict[str, Item] = field(default_factory=dict[str, Item])
+    jobs: OrderedDict[str, Job] = field(default_factory=OrderedDict[str, Job])
     created: float = field(default_factory=time.time)
     seen: float = field(default_factory=time.monotonic)
     stored: int = 0  # bytes of its uploads

@@ -25,7 +25,7 @@ class Upload:
     folder: Path
     limits: Limits
     room: int  # bytes that are left on the server
-    files: list[Path] = field(default_factory=list)
+    files: list[Path] = field(default_factory=list[Path])
     unpacked: int = 0
 
     def add(self, name: str, source: IO[bytes]) -> None:

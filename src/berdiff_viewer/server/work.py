@@ -171,8 +171,9 @@ def segment(
     model = entry.load()
     center = request.center
     placed = len(center or ()) == 3
-    about = {"slice": request.slice, "extent": None if request.slice else request.extent} if placed else {}
-    region = Region(None if center is None else tuple(center), **about)
+    region = Region(None if center is None else tuple(center), slice=placed and request.slice)
+    if placed and not request.slice:
+        region = replace(region, extent=request.extent)
     check(placed or not request.slice, "slice: it needs a center of slice, row and column", "conflict")
     options = SamplerOptions(steps=request.steps)
     settings = SegmentSettings(
