@@ -233,7 +233,8 @@ def slab_document(first: int, last: int) -> dict:
     pool = np.zeros((4, 1, DEPTH, 20, 24), np.uint8)
     pool[..., first:last, 0:6, 8:14] = 1
     whole = volume_result(np.full((DEPTH, 20, 24), 20), (2.0, 1.0, 1.0))
-    return result_document(part_of(replace(whole, pool=pool, raters=pool[:1]), (first, last), (0, 20), (0, 24)))
+    slab = part_of(replace(whole, pool=pool, raters=pool[:1]), (first, last), (0, 20), (0, 24))
+    return {**result_document(slab), "region": None}  # whose outline is no mark
 
 
 def painted(tab, view: str, voxel: tuple[int, int, int], **layers: object) -> list[int]:
