@@ -12,12 +12,10 @@ import numpy as np
 from berdiff import __version__
 from berdiff.data.apply import Prepared
 from berdiff.data.image import Grid
-from berdiff.errors import InputError
 from berdiff.inference.representatives import Representative
 from berdiff.inference.result import Result
 from berdiff.output.captions import MARKED_MEANS, measured_words, notes, percent, set_words, settings_line
 from berdiff.output.colours import BOX_COLOUR, LEVELS, RATER_COLOUR, TARGET_COLOURS, level_colours, target_colours
-from berdiff.output.nifti import upright_affine
 from berdiff.output.views import clearest_channel, fullest_slice
 from berdiff.targets.kinds import RULES
 
@@ -181,23 +179,21 @@ def result_document(
 
 def _place(name: str, details: Mapping[str, str], grid: Grid) -> dict[str, Any]:
     """Name, grid, and where it lies."""
-    axes = len(grid.shape)
-    spacing = [float(mm) if np.isfinite(mm) else None for mm in grid.spacing]
-    column, row, between = (grid.spacing[-1], grid.spacing[-2], grid.spacing[0] if axes == 3 else 1.0)
-    placed = grid.source.kind == "dicom" or (grid.source.kind == "nifti" and axes == 3)
-    try:  # a picture's millimetres count from its first pixel: it lies nowhere in a patient
-        affine = upright_affine(grid) if placed else np.diag([column, row, between, 1.0])
-    except InputError:  # a DICOM slice without position and orientation
-        placed, affine = False, np.diag([column, row, between, 1.0])
+    source, volume = grid.source, not grid.planar
+    # a DICOM slice by itself has no place in a volume, but one in the patient
+    affine = source.affine if source.kind == "dicom" and not volume else grid.affine
+    placed = affine is not None
+    if affine is None:  # a picture's millimetres count from its first pixel: it lies nowhere in a patient
+        affine = np.diag([grid.spacing[-1], grid.spacing[-2], grid.spacing[0] if volume else 1.0, 1.0])
     return {
         "format": FORMAT,
         "berdiff": __version__,
         "mode": "file",
         "name": name,
         "details": dict(details),
-        "volume": axes == 3,
+        "volume": volume,
         "shape": list(grid.shape),
-        "spacing_mm": spacing,
+        "spacing_mm": [float(mm) if np.isfinite(mm) else None for mm in grid.spacing],
         "affine": affine.tolist() if np.isfinite(affine).all() else None,
         "placed": placed,
     }

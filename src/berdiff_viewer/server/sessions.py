@@ -19,6 +19,8 @@ from berdiff_viewer.server.items import Item
 from berdiff_viewer.server.schemas import JobAnswer, State
 from berdiff_viewer.server.work import Progress, Segmented
 
+COOKIE = "berdiff-session"
+
 
 class Cancelled(Exception):
     """Raised between two steps."""
@@ -122,9 +124,6 @@ class JobQueue:
             self._jobs.remove(job)
 
 
-COOKIE = "berdiff-session"
-
-
 @dataclass(eq=False)
 class Session:
     """Uploads and jobs of one client. Its id is a secret: whoever knows it is that client."""
@@ -201,8 +200,8 @@ class Sessions:
         except CookieError:
             return None
         for name, morsel in jar.items():
-            if name.startswith(COOKIE) and (found := self.get(morsel.value)):
-                return found
+            if name.startswith(COOKIE) and (one := self.get(morsel.value)):
+                return one
         token = headers.get("x-berdiff-token", "").encode()
         known = [one.id for one in self.everyone() if compare_digest(one.token.encode(), token)]
         return self.get(known[0]) if known else None
