@@ -27,7 +27,6 @@ from berdiff_viewer.server.sessions import COOKIE, Session
 
 Described = dict[int | str, dict[str, Any]]  # for the OpenAPI document
 REFUSALS: Described = {code: {"model": ErrorAnswer} for code in (400, 401, 403, 404, 405, 409, 413, 422, 429, 503)}
-DOCUMENT: Described = {200: {"content": {"application/json": {"schema": {"type": "object"}}}}}
 ZIP: Described = {200: {"content": {"application/zip": {"schema": {"type": "string", "format": "binary"}}}}}
 
 
@@ -94,7 +93,7 @@ async def state(request: Request, on: On, response: Response) -> StateAnswer:
     return on.state(one)
 
 
-@router.get("/api/items/{id}/document", responses=DOCUMENT, summary="An image for the page")
+@router.get("/api/items/{id}/document", summary="An image for the page")
 async def item_document(id: str, on: On, one: Reading) -> Response:
     item = on.item(one, id)
     return await on.heavy(lambda: _json(on.document(item)))
@@ -131,7 +130,7 @@ async def cancel(id: str, on: On, one: Writing) -> JobAnswer:
     return on.queue.shown(found)
 
 
-@router.get("/api/jobs/{id}/document", responses=DOCUMENT, summary="The masks for the page")
+@router.get("/api/jobs/{id}/document", summary="The masks for the page")
 async def job_document(id: str, on: On, one: Reading) -> Response:
     done = one.job(id).finished()
     return await on.heavy(lambda: _json(done.document()))

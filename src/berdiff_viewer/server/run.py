@@ -111,7 +111,7 @@ def listen(host: str, port: int) -> socket.socket:
         sock.listen(128)
     except (OSError, OverflowError) as error:
         sock.close()
-        raise InputError(f"--host, --port: expected an address to listen at, found {host}:{port} ({error})") from error
+        raise InputError(f"--host, --port: cannot listen at {host}:{port} ({error})", "access") from error
     return sock
 
 

@@ -14,7 +14,6 @@ from dicom_writer import write_slice
 from view_server import POINT, item_named, picture, serving, volume
 
 from berdiff.data.input_spec import InputSpec
-from berdiff.errors import InputError
 from berdiff.inference.inputs import Input
 from berdiff.methods import folder
 from berdiff_viewer.server.common import Limits
@@ -22,6 +21,7 @@ from berdiff_viewer.server.grid import upright_place
 from berdiff_viewer.server.items import Item
 from berdiff_viewer.server.work import Images
 from fakes import Blur, make_spec
+from refusals import refused
 
 TURN = np.array([[0.1, -0.8, 0.6], [0.98, 0.15, 0.05], [-0.13, 0.58, 0.8]])  # near a rotation, along no axis
 OBLIQUE = np.eye(4)
@@ -110,7 +110,7 @@ def test_what_makes_no_sense_is_one_sentence(client):
     point = {"foreground": [POINT.tolist()]}
     for params, query, status, sentence in [
         ({}, {"image": "scan"}, 400, "foreground: "),
-        ({"foreground": [[100, 3, 3]]}, {"image": "scan"}, 400, "foreground: expected a voxel (i, j, k) inside"),
+        ({"foreground": [[100, 3, 3]]}, {"image": "scan"}, 400, "foreground: the voxel"),
         ({"foreground": [["a"]]}, {"image": "scan"}, 400, "params.foreground.0"),
         ({"foreground": 5}, {"image": "scan"}, 400, "params.foreground"),
         ({**point, "what": "best"}, {"image": "scan"}, 400, "params.what: "),
@@ -196,5 +196,5 @@ def test_a_voxel_of_the_file_is_found_in_the_upright_array(tmp_path, seed):
     for ijk in np.argwhere(stored >= 0)[::37]:
         assert upright[tuple(upright_place(ijk, file.grid.source, upright.shape))] == stored[tuple(ijk)]
     for bad in ((7, 0, 0), (-1, 0, 0), (0, 0, 11)):
-        with pytest.raises(InputError, match="foreground: expected a voxel"):
+        with refused("foreground", code="place"):
             upright_place(bad, file.grid.source, upright.shape)

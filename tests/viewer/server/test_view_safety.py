@@ -41,7 +41,7 @@ NAMES = ("../../evil.png", "/etc/evil.png", "a/../../evil.png", "..\\evil.png", 
 @pytest.mark.parametrize("name", NAMES)
 def test_no_name_leads_out_of_the_upload(server, name):
     client, service = server
-    sentence = "evil.png: expected a file name that stays inside the upload, found one that leads out of it"
+    sentence = "evil.png: the name leads out of the upload"
     assert upload(client, ("x.zip", zipped((name, picture()))), status=400) == sentence
     if name[1] == ":":  # of a Windows path the form itself keeps the name alone
         assert upload(client, (name, picture()))[0]["name"] == "evil"
@@ -54,18 +54,18 @@ def test_no_name_leads_out_of_the_upload(server, name):
 def test_links_devices_and_passwords_are_no_images(server):
     client, service = server
     link = zipped(("a.png", b"/etc/passwd"), attributes=0o120777 << 16)
-    assert "expected an archive of regular files" in upload(client, ("x.zip", link), status=400)
+    assert "a link or a device" in upload(client, ("x.zip", link), status=400)
     secret = bytearray(zipped(("a.png", picture())))
     for mark in (b"PK\x03\x04", b"PK\x01\x02"):
         secret[secret.index(mark) + (6 if mark[2] == 3 else 8)] |= 1
-    assert "without a password" in upload(client, ("x.zip", bytes(secret)), status=400)
+    assert "has a password" in upload(client, ("x.zip", bytes(secret)), status=400)
     assert "a whole zip archive" in upload(client, ("x.zip", b"PK nothing"), status=400)
     assert not stored_files(service)
 
 
 def test_bombs_are_stopped_by_declared_and_by_real_size(model, files):
     with serving(model, [files], unpacked_bytes=10**6, upload_files=20) as (client, service):
-        sentence = "upload: expected at most 0 MiB when unpacked, found more"
+        sentence = "upload: it is larger than 0 MiB when unpacked"
         bomb = zipped(("a.npy", bytes(3 * 10**6)))
         assert len(bomb) < 10**4
         assert upload(client, ("x.zip", bomb), status=400) == sentence
@@ -77,7 +77,7 @@ def test_bombs_are_stopped_by_declared_and_by_real_size(model, files):
         assert upload(client, ("x.nii.gz", gzip.compress(bytes(3 * 10**6))), status=400) == sentence
         assert upload(client, ("y.zip", zipped(("x.nii.gz", gzip.compress(bytes(3 * 10**6))))), status=400) == sentence
         many = zipped(*((f"{i}.png", b"") for i in range(21)))
-        assert upload(client, ("x.zip", many), status=400) == "upload: expected at most 20 files, found 21"
+        assert upload(client, ("x.zip", many), status=400) == "upload: 21 files are more than 20"
         assert not stored_files(service)
     with serving(model, [files], upload_bytes=1000) as (client, _):
         answer = client.post("/api/items", files=[("files", ("a.npy", bytes(5000)))])

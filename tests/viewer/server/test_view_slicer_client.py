@@ -157,7 +157,7 @@ def test_points_choose_among_the_samples(slicer, library, tmp_path):
         status, detail = refused(library, click, slicer, id, foreground, background)
         assert (status, detail.split(":")[0]) == (400, "foreground, background")
     assert refused(library, click, slicer, id, [], [EDGE])[1].startswith("foreground: a point")
-    assert refused(library, click, slicer, id, [INNER], [[999, 0, 0]])[1].startswith("background: expected a voxel")
+    assert refused(library, click, slicer, id, [INNER], [[999, 0, 0]])[1].startswith("background: the voxel")
     slicer.remove_session(id)
     assert refused(library, slicer.get_session, id)[0] == 404
 

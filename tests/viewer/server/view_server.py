@@ -123,8 +123,5 @@ def upload_and_click(client):
     (item,) = client.post("/api/items", files=[("files", ("a.png", picture((80, 80), (40, 40))))]).json()["items"]
     body = {"item": item["id"], "center": [40, 40], "samples": 4, "force": True}  # a model of CT
     id = client.post("/api/jobs", json=body).json()["id"]
-    end = time.monotonic() + 60
-    while (job := client.get(f"/api/jobs/{id}").json())["state"] in ("queued", "running") and time.monotonic() < end:
-        time.sleep(0.02)
-    assert job["state"] == "done", job
+    assert finished(client, id, 60)["state"] == "done"
     return id
