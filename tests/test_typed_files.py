@@ -36,7 +36,7 @@ from berdiff.training import config as train_config
 from berdiff.training.learning_curves import write_validations
 from berdiff.training.run_folder import find_runs, run_summary
 from berdiff.training.session import train
-from berdiff_viewer.server.results import saved_results
+from berdiff_viewer.server.items import saved_results
 from fakes import Blur, MemoryStore, bright_model, make_spec, make_store
 from mutations import of_csv, of_json, of_lines, some
 from reproduce.tables.kept import read_trained, write_trained

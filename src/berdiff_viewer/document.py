@@ -2,8 +2,9 @@
 
 import base64
 import gzip
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from math import prod
+from math import ceil, floor, prod
 from typing import Any
 
 import numpy as np
@@ -11,15 +12,81 @@ import numpy as np
 from berdiff import __version__
 from berdiff.data.apply import Prepared
 from berdiff.data.image import Grid
-from berdiff.errors import InputError
 from berdiff.inference.representatives import Representative
 from berdiff.inference.result import Result
 from berdiff.output.captions import MARKED_MEANS, measured_words, notes, percent, set_words, settings_line
 from berdiff.output.colours import BOX_COLOUR, LEVELS, RATER_COLOUR, TARGET_COLOURS, level_colours, target_colours
-from berdiff.output.nifti import upright_affine
 from berdiff.output.views import clearest_channel, fullest_slice
 from berdiff.targets.kinds import RULES
-from berdiff_viewer.boxes import Box, around, bounded_box, cut, marked_box, moved, overlap
+
+Box = tuple[tuple[int, int], ...]  # [first, last + 1) along each of the last axes
+
+MAX_SIDE = 2048  # voxels: what every graphics card takes as a side of a volume
+STEPS = 2**20  # of a box that grows
+
+
+def marked_box(masks: np.ndarray, axes: int) -> Box | None:
+    """Around all that any of the masks (..., [Z,] H, W) marks; None where that is nothing."""
+    marked = np.asarray(masks.any(axis=tuple(range(masks.ndim - axes))))
+    places = marked.nonzero()
+    return tuple((int(at.min()), int(at.max()) + 1) for at in places) if len(places[0]) else None
+
+
+def around(*boxes: Box | None) -> Box | None:
+    """The smallest box with all of those that are there."""
+    each = zip(*(box for box in boxes if box), strict=True)
+    return tuple((min(a for a, _ in ends), max(b for _, b in ends)) for ends in each) or None
+
+
+def moved(box: Box, by: Sequence[int]) -> Box:
+    return tuple((first + step, last + step) for (first, last), step in zip(box, by, strict=True))
+
+
+def bounded_box(shape: Sequence[int], core: Box | None, most: int) -> Box:
+    """The largest box of at most `most` voxels: it grows from the middle of `core` to the core, then to the whole.
+
+    Where there is no core, it is around the middle of the image.
+    """
+    core = core or tuple((side // 2, side // 2 + 1) for side in shape)
+    starts = [max(0, min(side - MAX_SIDE, (a + b - MAX_SIDE) // 2)) for side, (a, b) in zip(shape, core, strict=True)]
+    whole = [(start, min(side, start + MAX_SIDE)) for side, start in zip(shape, starts, strict=True)]
+
+    def at(step: int) -> Box:
+        inner, outer = min(1.0, 2 * step / STEPS), max(0.0, 2 * step / STEPS - 1)
+        box: list[tuple[int, int]] = []
+        for (first, last), (least, end) in zip(core, whole, strict=True):
+            middle = (first + last) / 2
+            low = (1 - outer) * max(least, middle + inner * (first - middle)) + outer * least
+            high = (1 - outer) * min(end, middle + inner * (last - middle)) + outer * end
+            start = min(floor(low), end - 1)
+            box.append((start, max(start + 1, ceil(high))))
+        return tuple(box)
+
+    fitting = bisect_right(range(STEPS + 1), most, key=lambda step: prod(b - a for a, b in at(step)))
+    return at(max(0, fitting - 1))
+
+
+def cut(array: np.ndarray, box: Box, of: Box | None = None) -> np.ndarray:
+    """The box of (..., [Z,] H, W) of an image, or of its part `of`, with 0 outside of it."""
+    region = of or tuple((0, side) for side in array.shape[-len(box) :])
+    both = overlap(region, box)
+    if both == box:
+        return array[_index(box, region)]
+    part = np.zeros((*array.shape[: -len(box)], *(last - first for first, last in box)), array.dtype)
+    if both:
+        part[_index(both, box)] = array[_index(both, region)]
+    return part
+
+
+def _index(part: Box, of: Box) -> tuple[Any, ...]:
+    """Where a part of a box lies in it, on the last axes of an array."""
+    return (..., *(slice(first - start, last - start) for (first, last), (start, _) in zip(part, of, strict=True)))
+
+
+def overlap(a: Box, b: Box) -> Box | None:
+    both = tuple((max(p, r), min(q, s)) for (p, q), (r, s) in zip(a, b, strict=True))
+    return both if all(first < last for first, last in both) else None
+
 
 FORMAT = 1
 MAX_IMAGE_BYTES = 48 * 2**20  # of the image's values, before compression: of a larger volume a part is shown
@@ -34,9 +101,7 @@ def live_document(token: str) -> dict[str, Any]:
     return {"format": FORMAT, "berdiff": __version__, "mode": "live", "token": token, "name": "", "image": None}
 
 
-def image_document(
-    image: Prepared, channels: Sequence[str] = (), limit: int = LIVE_IMAGE_BYTES, rater_names: Sequence[str] = ()
-) -> dict[str, Any]:
+def image_document(image: Prepared, channels: Sequence[str] = (), limit: int = LIVE_IMAGE_BYTES) -> dict[str, Any]:
     """Of an image alone; with its raters' masks, where there are any."""
     raters = _raters(image.raters, 1, image.grid.shape)
     marked = marked_box(raters, len(image.grid.shape))
@@ -52,7 +117,7 @@ def image_document(
         "notes": list(image.notes),
         "settings": "",
         "masks": _masks([cut(raters, box)], box),
-        "raters": _rater_list(raters, 0, rater_names),
+        "raters": _rater_list(raters, 0),
     }
 
 
@@ -61,7 +126,6 @@ def result_document(
     representatives: Sequence[Representative] | None = None,
     image: bool = True,
     limit: int = MAX_IMAGE_BYTES,
-    rater_names: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Of a result, with all places those of the whole image. Without `image`, for a page that shows the same one
     already."""
@@ -71,17 +135,18 @@ def result_document(
     region = grid.ranges or tuple((0, side) for side in whole)
     first = [start for start, _ in region]
     raters = _raters(result.raters, count, whole)
-    found = marked_box(result.pool, len(whole))
-    marked = around(found and moved(found, first), marked_box(raters, len(whole)))
-    if result.scan is None:  # the region is all that there is
-        shown = _image(result.image, result.channels, found, limit) if image else None
-        shown = shown and {**shown, "box": moved(shown["box"], first)}
-    else:
-        shown = _image(result.scan, result.channels, marked or result.region, limit) if image else None
+    own = marked_box(result.pool, len(whole))
+    marked = around(own and moved(own, first), marked_box(raters, len(whole)))
+    shown = None
+    if image and result.scan is not None:
+        shown = _image(result.scan, result.channels, marked or result.region, limit)
+    elif image:  # the region is all that there is
+        shown = _image(result.image, result.channels, own, limit)
+        shown["box"] = moved(shown["box"], first)
     box = _mask_box(marked, shown["box"] if shown else tuple((0, side) for side in whole))
     bytes_per_mask = count * -(-prod(last - first for first, last in box) // 8)
     n = max(1, min(len(result.samples), MAX_MASK_BYTES // bytes_per_mask))  # what a browser cannot hold helps nobody
-    masks = [result.samples[:n], result.majority()[None], *(found.mask[None] for found in chosen)]
+    masks = [result.samples[:n], result.majority()[None], *(one.mask[None] for one in chosen)]
     packed = [*(cut(part, box, region) for part in masks), cut(raters, box)]
     start = _start(result)
     plane = (slice(None), *start[:-2])
@@ -103,10 +168,10 @@ def result_document(
         "samples": {"count": n, "of": len(result.samples), "pool": P, "words": set_words(result)},
         "majority": n,
         "representatives": [
-            {"mask": n + 1 + i, "share": found.frequency, "words": percent(found.frequency), "sample": found.index + 1}
-            for i, found in enumerate(chosen)
+            {"mask": n + 1 + i, "share": one.frequency, "words": percent(one.frequency), "sample": one.index + 1}
+            for i, one in enumerate(chosen)
         ],
-        "raters": _rater_list(raters, n + 1 + len(chosen), rater_names),
+        "raters": _rater_list(raters, n + 1 + len(chosen)),
         "measurements": [measured_words(result, k) for k in range(count)],
         "marked_means": MARKED_MEANS,
     }
@@ -114,23 +179,21 @@ def result_document(
 
 def _place(name: str, details: Mapping[str, str], grid: Grid) -> dict[str, Any]:
     """Name, grid, and where it lies."""
-    axes = len(grid.shape)
-    spacing = [float(mm) if np.isfinite(mm) else None for mm in grid.spacing]
-    column, row, between = (grid.spacing[-1], grid.spacing[-2], grid.spacing[0] if axes == 3 else 1.0)
-    placed = grid.source.kind == "dicom" or (grid.source.kind == "nifti" and axes == 3)
-    try:  # a picture's millimetres count from its first pixel: it lies nowhere in a patient
-        affine = upright_affine(grid) if placed else np.diag([column, row, between, 1.0])
-    except InputError:  # a DICOM slice without position and orientation
-        placed, affine = False, np.diag([column, row, between, 1.0])
+    source, volume = grid.source, not grid.planar
+    # a DICOM slice by itself has no place in a volume, but one in the patient
+    affine = source.affine if source.kind == "dicom" and not volume else grid.affine
+    placed = affine is not None
+    if affine is None:  # a picture's millimetres count from its first pixel: it lies nowhere in a patient
+        affine = np.diag([grid.spacing[-1], grid.spacing[-2], grid.spacing[0] if volume else 1.0, 1.0])
     return {
         "format": FORMAT,
         "berdiff": __version__,
         "mode": "file",
         "name": name,
         "details": dict(details),
-        "volume": axes == 3,
+        "volume": volume,
         "shape": list(grid.shape),
-        "spacing_mm": spacing,
+        "spacing_mm": [float(mm) if np.isfinite(mm) else None for mm in grid.spacing],
         "affine": affine.tolist() if np.isfinite(affine).all() else None,
         "placed": placed,
     }
@@ -166,22 +229,18 @@ def _mask_box(marked: Box | None, box: Box) -> Box:
 
 
 def _masks(parts: Sequence[np.ndarray], box: Box) -> dict[str, Any]:
-    """Masks (m, K, [Z,] h, w) of a box, one part after the other, as bits."""
-    packed = [_bits(part) for part in parts]
-    every = np.concatenate(packed)
+    """Masks (m, K, [Z,] h, w) of a box, one part after the other, as bits: the highest bit of a byte first, each mask
+    in whole bytes."""
+    flat = [part.reshape(*part.shape[:2], prod(part.shape[2:])) for part in parts]
+    every = np.concatenate([np.packbits(part.astype(bool), axis=-1) for part in flat])
     return {"count": len(every), "targets": every.shape[1], "box": box, "data": _text(every)}
 
 
-def _rater_list(raters: np.ndarray, first: int, names: Sequence[str]) -> list[dict[str, Any]]:
-    """Their names, the places of their masks, and a colour each where targets have none of their own."""
-    several = raters.shape[1] > 1
+def _rater_list(raters: np.ndarray, first: int) -> list[dict[str, Any]]:
+    """The places of their masks, and a colour each where targets have none of their own."""
+    colours = RATER_COLOURS if raters.shape[1] == 1 else [None]
     return [
-        {
-            "name": names[i] if len(names) == len(raters) else f"rater {i + 1}",
-            "mask": first + i,
-            "colour": None if several else RATER_COLOURS[i % len(RATER_COLOURS)],
-        }
-        for i in range(len(raters))
+        {"name": f"rater {i + 1}", "mask": first + i, "colour": colours[i % len(colours)]} for i in range(len(raters))
     ]
 
 
@@ -219,8 +278,3 @@ def _text(array: np.ndarray, level: int = 6) -> str:
     """base64 of gzip of the values in C order, little-endian."""
     array = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
     return base64.b64encode(gzip.compress(array.data, level, mtime=0)).decode("ascii")
-
-
-def _bits(masks: np.ndarray) -> np.ndarray:
-    """(m, K, [Z,] H, W) of 0 and 1 -> (m, K, B) uint8, the highest bit of a byte first: each mask has whole bytes."""
-    return np.packbits(masks.reshape(*masks.shape[:2], prod(masks.shape[2:])).astype(bool), axis=-1)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import nibabel
 import numpy as np
 import pytest
-from made_results import result_2d, several_2d, volume_result
+from made_results import part_of, result_2d, several_2d, volume_result
 
 from berdiff.data.reading import read_images
 from berdiff.inference.result import Result
@@ -119,7 +119,7 @@ def test_millimetres_under_the_cursor_of_an_oblique_volume_are_nibabels(show, tm
     affine = nibabel.affines.from_matvec(turn @ np.diag([1.0, 1.2, 2.5]), (-31.5, 12.25, 7.125))
     nibabel.save(nibabel.Nifti1Image(stored, affine), tmp_path / "a.nii.gz")
     file = read_images([tmp_path / "a.nii.gz"], 1)
-    result = volume_result(file.values[0], file.spacing, file.grid)
+    result = volume_result(file.values[0], file.grid.spacing, file.grid)
     tab = show(result_document(result))
     tab.run("berdiff.setSmooth(false)")
     tab.set(contours=False)
@@ -226,24 +226,15 @@ DEPTH = 12
 
 
 def slab_document(first: int, last: int) -> dict:
-    """Of a volume (12, 20, 24) in which the slices from `first` to `last` were segmented, as a slab of their own.
+    """Of a volume (12, 20, 24) in which the slices from `first` to `last` were segmented.
 
     All samples mark the rows 0 to 5 and columns 8 to 13 of each slice of the slab; so does a rater.
     """
-    pool = np.zeros((4, 1, last - first, 20, 24), np.uint8)
-    pool[..., 0:6, 8:14] = 1
-    slab = volume_result(np.full((last - first, 20, 24), 20), (2.0, 1.0, 1.0))
-    document = result_document(replace(slab, pool=pool, raters=pool[:1]))
-    image = result_document(volume_result(np.full((DEPTH, 20, 24), 20), (2.0, 1.0, 1.0)))["image"]
-    box = document["masks"]["box"]
-    inside = [[first + end for end in box[0]], *box[1:]]
-    return {
-        **document,
-        "image": image,
-        "shape": [DEPTH, 20, 24],
-        "start": [first, 3, 10],
-        "masks": {**document["masks"], "box": inside},
-    }
+    pool = np.zeros((4, 1, DEPTH, 20, 24), np.uint8)
+    pool[..., first:last, 0:6, 8:14] = 1
+    whole = volume_result(np.full((DEPTH, 20, 24), 20), (2.0, 1.0, 1.0))
+    slab = part_of(replace(whole, pool=pool, raters=pool[:1]), (first, last), (0, 20), (0, 24))
+    return {**result_document(slab), "region": None}  # whose outline is no mark
 
 
 def painted(tab, view: str, voxel: tuple[int, int, int], **layers: object) -> list[int]:

@@ -8,15 +8,26 @@ from dataclasses import replace
 import nibabel
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from made_results import chosen_2d, part_of, result_2d, several_2d, volume_result, write_series
 
 from berdiff.data.apply import Prepared
 from berdiff.data.image import Grid
 from berdiff.data.reading import read_images
 from berdiff.inference.result import Result
-from berdiff.output.captions import MARKED_MEANS
 from berdiff_viewer import document as module
-from berdiff_viewer.document import image_document, live_document, result_document
+from berdiff_viewer.document import (
+    MAX_SIDE,
+    around,
+    bounded_box,
+    cut,
+    image_document,
+    live_document,
+    marked_box,
+    overlap,
+    result_document,
+)
 
 
 def unpack(text: str, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
@@ -102,18 +113,6 @@ def test_more_than_255_samples_are_counted():
     assert unpack(document["saliency"]["data"], "uint16", (16,)).tolist() == [300] * 16
 
 
-def test_words_of_a_volume_and_of_one_of_its_slices():
-    whole = volume()
-    one = part_of(whole, (2, 3), (0, 9), (0, 7))
-    for result, size, over in ((whole, "volume", " over 12.5 mm"), (one, "area", "")):
-        document = result_document(result)
-        (found,) = document["measurements"]
-        assert {row["what"] for row in found["rows"]} == {size, "longest diameter"}
-        share = result.measurements()["whole tumour"]["finding_probability"]
-        assert found["marked_by"] == f"{100 * share:.3g} %{over}"
-        assert document["marked_means"] == MARKED_MEANS
-
-
 def test_slices_of_a_volume_have_the_places_of_the_volume():
     """As a click on a volume leaves them: 5 slices of 40, from the 12th on."""
     whole = volume()
@@ -176,9 +175,13 @@ def test_of_nothing_marked_and_of_no_image():
 def test_an_image_alone_with_its_raters():
     result = result_2d(raters=2)
     alone = opened(result)
-    document = json.loads(json.dumps(image_document(alone, channels=("ct",), rater_names=("A", "B"))))
+    document = json.loads(
+        json.dumps(
+            image_document(alone, channels=("ct",)),
+        )
+    )
     assert document["image"]["channels"] == ["ct"]
-    assert [rater["name"] for rater in document["raters"]] == ["A", "B"]
+    assert [rater["name"] for rater in document["raters"]] == ["rater 1", "rater 2"]
     np.testing.assert_array_equal(all_masks(document), result.raters)
     assert "samples" not in document
     assert not image_document(replace(alone, raters=None))["raters"]
@@ -221,3 +224,54 @@ def test_millimetres_of_a_dicom_series_and_of_a_picture(tmp_path):
     unknown = result_document(result_2d(grid=Grid((20, 24), (float("nan"),) * 2)))
     assert unknown["affine"] is None
     assert unknown["spacing_mm"] == [None, None]
+
+
+@st.composite
+def shapes_and_cores(draw):
+    shape = draw(st.lists(st.integers(1, 300), min_size=2, max_size=3))
+    firsts = [draw(st.integers(0, side - 1)) for side in shape]
+    core = tuple((first, draw(st.integers(first + 1, side))) for first, side in zip(firsts, shape, strict=True))
+    return tuple(shape), core
+
+
+def voxels(box):
+    return int(np.prod([last - first for first, last in box]))
+
+
+@settings(max_examples=50)
+@given(shapes_and_cores(), st.integers(1, 10**6))
+def test_it_is_as_large_as_it_may_be_and_holds_the_core_where_that_fits(case, most):
+    shape, core = case
+    box = bounded_box(shape, core, most)
+    assert all(0 <= first < last <= side for (first, last), side in zip(box, shape, strict=True))
+    assert voxels(box) <= most
+    if int(np.prod(shape)) <= most:
+        assert box == tuple((0, side) for side in shape)
+    elif voxels(core) <= most:
+        assert all(a <= c and d <= b for (a, b), (c, d) in zip(box, core, strict=True))
+
+
+def test_a_side_is_no_longer_than_a_graphics_card_takes():
+    assert bounded_box((5000, 100), ((10, 20), (0, 5)), 10**9)[0][1] <= 5000
+    (first, last), _ = bounded_box((5000, 100), ((4900, 4990), (0, 5)), 10**9)
+    assert last - first == MAX_SIDE
+    assert first <= 4900
+    assert last >= 4990
+
+
+def test_what_is_marked():
+    masks = np.zeros((2, 1, 4, 6, 8), np.uint8)
+    assert marked_box(masks, axes=3) is None
+    masks[0, 0, 1, 2, 3] = masks[1, 0, 2, 2, 6] = 1
+    assert marked_box(masks, axes=3) == ((1, 3), (2, 3), (3, 7))
+    other = np.zeros((1, 1, 4, 6, 8), np.uint8)
+    other[..., 0, 5, 3] = 1
+    assert around(marked_box(masks, 3), None, marked_box(other, 3)) == ((0, 3), (2, 6), (3, 7))
+    assert around(None) is None
+    assert cut(masks, ((1, 3), (2, 3), (3, 7))).shape == (2, 1, 2, 1, 4)
+    part = masks[..., 1:3, 2:5, 3:8]  # of a region: what of it is in a box, 0 around it
+    region = ((1, 3), (2, 5), (3, 8))
+    np.testing.assert_array_equal(cut(part, ((0, 2), (0, 4), (2, 8)), region), masks[..., :2, :4, 2:8])
+    assert not cut(part, ((3, 4), (0, 6), (0, 8)), region).any()
+    assert overlap(((0, 3), (2, 6)), ((2, 9), (0, 4))) == ((2, 3), (2, 4))
+    assert overlap(((0, 3),), ((3, 5),)) is None

@@ -107,16 +107,15 @@ def read_input(item: Input, spec: InputSpec, settings: SegmentSettings) -> ReadI
     if item.error:
         raise InputError(item.error)
     store, channels = item.store, spec.channels
-    trained = f"{len(channels)} channel(s) ({', '.join(channels)}), as the model was trained with"
     if store is None:
         item.fetch()
         file = read_images(item.paths, len(channels), settings.allow_gaps, item.headers)
         if item.copies is not None:
             addresses = tuple(item.translated(str(path)) for path in file.source.paths)
             file = replace(file, grid=replace(file.grid, source=replace(file.source, addresses=addresses)))
-        expect(len(file.values) == len(channels), item.what, trained, len(file.values))
-        return _read(item.name, file, spec, settings, item.what, item.label)
-    expect(len(store.channels) == len(channels), store.address, trained, len(store.channels))
+        return read_file(item.name, file, spec, settings, item.what, item.label)
+    trained = f"{len(channels)} channel(s) ({', '.join(channels)}), as the model was trained with"
+    expect(len(store.channels) == len(channels), store.address, trained, len(store.channels), "shape")
     image, masks = store.read([item.index])
     row, column = store.cases.spacing[item.index]
     raters = masks[0, : int(store.cases.raters[item.index])]
@@ -147,20 +146,16 @@ def open_array(
 ) -> Prepared:
     """An array `(H, W)`, `(Z, H, W)`, or with its channels first or last."""
     file = image_array(np.asarray(array), len(spec.channels), name, spacing)
-    return _read(name, file, spec, settings, name).at(settings.region)
+    return read_file(name, file, spec, settings, name).at(settings.region)
 
 
-def open_file(
-    name: str, file: Image, spec: InputSpec, settings: SegmentSettings, what: str, label: bool = False
-) -> Prepared:
-    """The values of a file, which may be called like a `label`, for a model with this input spec."""
-    return _read(name, file, spec, settings, what, label).at(settings.region)
-
-
-def _read(
+def read_file(
     name: str, file: Image, spec: InputSpec, settings: SegmentSettings, what: str, label: bool = False
 ) -> ReadInput:
-    forced = settings.window is not None
+    """The values of a file, which may be called like a `label`, for a model with this input spec."""
+    channels, forced = spec.channels, settings.window is not None
+    trained = f"{len(channels)} channel(s) ({', '.join(channels)}), as the model was trained with"
+    expect(len(file.values) == len(channels), what, trained, len(file.values), "shape")
     intensity = Intensity("window", settings.window) if forced else spec.intensity
     warnings = (*file.warnings, *guards.check_file(file, spec, what, settings.force, forced, label))
     if spec.spacing is not None and not np.isfinite(file.grid.spacing[-2:]).all():

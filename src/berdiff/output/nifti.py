@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from berdiff.data.describe import present
-from berdiff.data.image import Grid, Source, turn_upright
+from berdiff.data.image import Grid, Source
 from berdiff.output.captions import NOT_CLINICAL
 
 # What is taken over of a NIfTI source's header: numbers alone. Its texts (description, file names, name of the data
@@ -46,17 +46,6 @@ def nifti_bytes(array: np.ndarray, grid: Grid, labels: str = "") -> bytes:
         stored = _in_file_order(grid.placed(volume), grid).astype(file.header.get_data_dtype(), copy=False)
         parts.append(packer.compress(stored.tobytes("F")))
     return b"".join([*parts, packer.flush()])
-
-
-def upright_affine(grid: Grid) -> np.ndarray:
-    """(4, 4): (column, row, slice) of an image's own, upright array -> millimetres as NIfTI counts them."""
-    from nibabel.orientations import inv_ornt_aff
-
-    (affine, _), source = _header(grid), grid.source
-    if source.back is None:
-        return affine
-    shape = source.shape[::-1] if source.kind == "dicom" else source.shape
-    return affine @ inv_ornt_aff(turn_upright(affine), shape)
 
 
 def _in_file_order(array: np.ndarray, grid: Grid) -> np.ndarray:

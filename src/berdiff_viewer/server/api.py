@@ -14,31 +14,31 @@ from berdiff_viewer.server.common import Refused
 from berdiff_viewer.server.corrections import file_name
 from berdiff_viewer.server.schemas import (
     ErrorAnswer,
+    ItemAnswer,
     JobAnswer,
     JobRequest,
     JobStarted,
     RaterAnswer,
     RaterRequest,
     StateAnswer,
-    UploadAnswer,
 )
 from berdiff_viewer.server.service import Service
 from berdiff_viewer.server.sessions import COOKIE, Session
 
 Described = dict[int | str, dict[str, Any]]  # for the OpenAPI document
 REFUSALS: Described = {code: {"model": ErrorAnswer} for code in (400, 401, 403, 404, 405, 409, 413, 422, 429, 503)}
-DOCUMENT: Described = {200: {"content": {"application/json": {"schema": {"type": "object"}}}}}
 ZIP: Described = {200: {"content": {"application/zip": {"schema": {"type": "string", "format": "binary"}}}}}
 
 
-def form_of(required: list[str], **properties: dict[str, Any]) -> dict[str, Any]:
-    """A form with files, for the OpenAPI document."""
-    schema = {"type": "object", "required": required, "properties": properties}
-    return {"requestBody": {"required": bool(required), "content": {"multipart/form-data": {"schema": schema}}}}
-
-
-BINARY = {"type": "string", "format": "binary"}
-FORM = form_of(["files"], files={"type": "array", "minItems": 1, "items": BINARY})
+FILES = {"type": "array", "minItems": 1, "items": {"type": "string", "format": "binary"}}
+FORM = {  # more files than FastAPI's own parameters allow
+    "requestBody": {
+        "required": True,
+        "content": {
+            "multipart/form-data": {"schema": {"type": "object", "required": ["files"], "properties": {"files": FILES}}}
+        },
+    }
+}
 
 
 def service_of(request: Request) -> Service:
@@ -46,26 +46,26 @@ def service_of(request: Request) -> Service:
 
 
 def reading_session(request: Request) -> Session:
-    found = service_of(request).sessions.of(request.headers)
-    if found is None:
-        raise Refused(403, "session: expected one (GET /api/state begins it), found none or one that has expired")
-    return found
+    one = service_of(request).sessions.of(request.headers)
+    if one is None:
+        raise Refused(403, "session: there is none, or it has expired (GET /api/state begins one)")
+    return one
 
 
 def writing_session(request: Request) -> Session:
     """Of a request that changes something: it must carry the token too, which no other site's page can know."""
-    found = reading_session(request)
-    found.check_token(request.headers.get("x-berdiff-token", ""))
-    return found
+    one = reading_session(request)
+    one.check_token(request.headers.get("x-berdiff-token", ""))
+    return one
 
 
 def new_session(request: Request) -> tuple[Session, str]:
     """The one that the request belongs to, or a new one; and the cookie that says so."""
     sessions = service_of(request).sessions
-    found = sessions.of(request.headers) or sessions.new()
+    one = sessions.of(request.headers) or sessions.new()
     port = (request.scope.get("server") or ("", 0))[1]  # cookies are of a host, whatever the port
     secure = "; Secure" if request.url.scheme == "https" else ""
-    return found, f"{COOKIE}-{port}={found.id}; Path=/; HttpOnly; SameSite=Lax{secure}"
+    return one, f"{COOKIE}-{port}={one.id}; Path=/; HttpOnly; SameSite=Lax{secure}"
 
 
 router = APIRouter(responses=REFUSALS)
@@ -93,17 +93,17 @@ async def state(request: Request, on: On, response: Response) -> StateAnswer:
     return on.state(one)
 
 
-@router.get("/api/items/{id}/document", responses=DOCUMENT, summary="An image for the page")
+@router.get("/api/items/{id}/document", summary="An image for the page")
 async def item_document(id: str, on: On, one: Reading) -> Response:
     item = on.item(one, id)
     return await on.heavy(lambda: _json(on.document(item)))
 
 
 @router.post("/api/items", openapi_extra=FORM, summary="Upload PNG, NIfTI, .npy or DICOM files, or a zip of them")
-async def upload(request: Request, on: On, one: Writing) -> UploadAnswer:
+async def upload(request: Request, on: On, one: Writing) -> dict[str, list[ItemAnswer]]:
     async with request.form(max_files=on.limits.upload_files, max_fields=16) as form:
         items = await on.heavy(lambda: on.upload(one, files_of(form)))
-    return UploadAnswer(items=[on.shown(item) for item in items])
+    return {"items": [on.shown(item) for item in items]}
 
 
 def files_of(form: FormData) -> list[tuple[str, Any]]:
@@ -130,7 +130,7 @@ async def cancel(id: str, on: On, one: Writing) -> JobAnswer:
     return on.queue.shown(found)
 
 
-@router.get("/api/jobs/{id}/document", responses=DOCUMENT, summary="The masks for the page")
+@router.get("/api/jobs/{id}/document", summary="The masks for the page")
 async def job_document(id: str, on: On, one: Reading) -> Response:
     done = one.job(id).finished()
     return await on.heavy(lambda: _json(done.document()))

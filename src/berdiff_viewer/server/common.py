@@ -14,7 +14,7 @@ from fastapi.responses import JSONResponse
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
-from berdiff.errors import InputError
+from berdiff.errors import Code, InputError
 
 # --- limits: what goes beyond is refused in one sentence, before it costs anything ------------------------------------
 
@@ -29,8 +29,7 @@ class Limits:
     upload_files: int = 4096  # of one upload, those in archives counted
     unpacked_bytes: int = 2048 * MIB  # of one upload, after unpacking
     stored_bytes: int = 8192 * MIB  # of all uploads together
-    pixels: int = 2**28  # of one uploaded image or volume: a thousand slices of 512x512
-    side: int = 2**15  # pixels along one side
+    side: int = 2**15  # of a place or a number of slices
     items: int = 200  # of one session
     samples: int = 64  # masks of one job
     steps: int = 1000
@@ -51,7 +50,7 @@ class Limits:
 
     def shown(self) -> dict[str, int]:
         """What a client should know."""
-        names = ("upload_bytes", "upload_files", "unpacked_bytes", "pixels", "items", "samples", "steps", "pool")
+        names = ("upload_bytes", "upload_files", "unpacked_bytes", "items", "samples", "steps", "pool")
         return {name: getattr(self, name) for name in (*names, "representatives", "jobs", "jobs_per_session")}
 
 
@@ -59,18 +58,22 @@ class Limits:
 
 MOST_CHARACTERS = 500
 UNEXPECTED = "the server met a problem that its log has"
+CODES_OF: dict[int, Code] = {
+    **{400: "value", 404: "name", 406: "unsupported", 409: "conflict"},
+    **{413: "limit", 429: "limit", 503: "limit"},
+}
 
 
 class Refused(InputError):
-    """An answer other than success, and other than 400, which every InputError is."""
+    """An answer with another status than 400, which every other InputError gets."""
 
     def __init__(self, status: int, sentence: str, retry: int = 0) -> None:
-        super().__init__(sentence)
+        super().__init__(sentence, CODES_OF.get(status, "access"))
         self.status, self.retry = status, retry  # seconds after which to ask again, where that may help
 
 
 def not_found(what: str) -> Refused:
-    return Refused(404, f"{what}: expected one that is open here, found none of that name")
+    return Refused(404, f"{what}: none of this name is open here")
 
 
 def refusal(error: Exception, say: Callable[[InputError], str] = str) -> JSONResponse:
@@ -90,8 +93,7 @@ def refusal(error: Exception, say: Callable[[InputError], str] = str) -> JSONRes
 def fault(error: RequestValidationError | ValidationError, skip: int = 0) -> str:
     """The first thing that is wrong in a request."""
     first = error.errors()[0]
-    place = ".".join(map(str, first["loc"][skip:])) or "request"
-    return f"{place}: expected {str(first['msg']).removeprefix('Input should be ')}, found something else"
+    return f"{'.'.join(map(str, first['loc'][skip:])) or 'request'}: {first['msg']}"
 
 
 def public(sentence: str, folders: Iterable[Path]) -> str:

@@ -15,7 +15,7 @@ import re
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,9 +24,9 @@ import numpy as np
 from PIL import Image as Picture
 
 from berdiff import __version__, schema
-from berdiff.data.describe import by, expect
+from berdiff.data.describe import by, check, expect
 from berdiff.data.image import Image
-from berdiff.data.reading import read_labels
+from berdiff.data.reading import read_labels, stem
 from berdiff.files import whole_file, write_text
 from berdiff.output.nifti import nifti_bytes
 from berdiff_viewer.server.items import Item
@@ -34,16 +34,16 @@ from berdiff_viewer.server.items import Item
 Note = Mapping[str, Any]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Saved:
     """What one rater saved of one image."""
 
     rater: str
     case: str
-    tag: str  # that the client gave it
-    when: float
-    masks: dict[str, Path]  # by target
-    values: dict[str, int]  # of each target in a label map
+    tag: str = ""  # that the client gave it
+    when: float = 0.0
+    masks: dict[str, Path] = field(default_factory=dict[str, Path])  # by target
+    values: dict[str, int] = field(default_factory=dict[str, int])  # of each target in a label map
 
 
 class Corrections:
@@ -70,29 +70,30 @@ class Corrections:
         name, shape, case = safe_name(rater, "name"), plane_shape(file), case_name(item, file)
         targets = {safe_name(target, "target"): mask for target, mask in masks.items()}
         for target, mask in targets.items():
-            expect(mask.shape == shape, target, f"a mask of {by(shape)} like its image", by(mask.shape))
+            expect(mask.shape == shape, target, f"a mask of {by(shape)} like its image", by(mask.shape), "shape")
         if file.grid.planar:
-            expect(slices is None, "slices", "none for an image that is no volume", slices)
+            check(slices is None, "slices: only a volume has them", "conflict")
         else:
             marked = np.flatnonzero(np.any([mask.any((1, 2)) for mask in masks.values()], 0)).tolist()
             # an empty mask says that nothing is there
             looked_at = sorted(set(slices)) if slices is not None else marked or list(range(shape[0]))
-            fits = all(0 <= z < shape[0] for z in looked_at)
-            expect(fits, "slices", f"numbers from 0 to {shape[0] - 1}", looked_at)
+            inside = all(0 <= z < shape[0] for z in looked_at)
+            expect(inside, "slices", f"numbers from 0 to {shape[0] - 1}", looked_at, "place")
             note = {**note, "slices": looked_at}
-            # what a model drew where nobody looked is nobody's opinion
-            targets = {target: _only_in(mask, looked_at) for target, mask in targets.items()}
+            seen = np.zeros((shape[0], 1, 1), np.uint8)
+            seen[looked_at] = 1  # what a model drew where nobody looked is nobody's opinion
+            targets = {target: mask * seen for target, mask in targets.items()}
         written: list[str] = []
         with self._lock:
             for path, content in image_files(item, file, case):
                 written += [path] if not (self.folder / path).exists() else []
                 _write(self.folder / path, content)
             for target, mask in targets.items():
-                own = note
+                own, folder = note, f"{name}/{target}"
                 if slices is not None:
-                    mask, own = self._with_earlier(file, mask, note, f"{name}/{target}", case)
+                    mask, own = self._with_earlier(file, mask, note, folder, case)
                 suffix, content = mask_file(file, (mask > 0).astype(np.uint8))
-                path, note_path = f"masks/{name}/{target}/{case}{suffix}", f"notes/{name}/{target}/{case}.json"
+                path, note_path = f"masks/{folder}/{case}{suffix}", f"notes/{folder}/{case}.json"
                 _write(self.folder / path, content)
                 when = datetime.now(UTC).isoformat(timespec="seconds")
                 facts = {"berdiff": __version__, "rater": rater, "target": target, "case": case, "saved": when}
@@ -105,14 +106,15 @@ class Corrections:
     ) -> tuple[np.ndarray, Note]:
         """A volume's mask and note, with the slices that were saved before and are not saved now."""
         path = self.folder / f"notes/{folder}/{case}.json"
-        found = next((self.folder / "masks" / folder).glob(f"{case}.*"), None)
-        if found is None:
+        saved = next((self.folder / "masks" / folder).glob(f"{case}.*"), None)
+        if saved is None:
             return mask, note
-        earlier = json.loads(path.read_text("utf-8")) if path.exists() else {}
-        before = earlier.get("slices", range(len(mask)))  # without them it is of all, as preparing has it
+        earlier: Note = json.loads(path.read_text("utf-8")) if path.exists() else {}
+        before: Sequence[int] = earlier.get(
+            "slices", range(len(mask))
+        )  # without them it is of all, as preparing has it
         kept = sorted(set(before) - set(note["slices"]))
-        mask = mask.copy()
-        mask[kept] = read_labels(found, file)[kept]
+        mask[kept] = read_labels(saved, file)[kept]
         return mask, {**note, "slices": sorted({*kept, *note["slices"]})}
 
     def targets(self) -> list[str]:
@@ -121,9 +123,8 @@ class Corrections:
 
     def missing(self, item: Item, file: Image, rater: str, targets: Sequence[str]) -> list[str]:
         """Of these targets, those that the rater has not saved yet: a store takes all of them or none."""
-        name, case = safe_name(rater, "name"), case_name(item, file)
-        notes = {target: self.folder / f"notes/{name}/{safe_name(target, 'target')}/{case}.json" for target in targets}
-        return [target for target, path in notes.items() if not path.exists()]
+        notes, case = self.folder / "notes" / safe_name(rater, "name"), case_name(item, file)
+        return [one for one in targets if not (notes / safe_name(one, "target") / f"{case}.json").exists()]
 
     def saved(self) -> dict[str, list[Saved]]:
         """By the image's name, what raters saved of it, the last saved at the end."""
@@ -133,33 +134,27 @@ class Corrections:
             with suppress(OSError, ValueError):  # not ours, or just being replaced
                 note = json.loads(path.read_text("utf-8"))
                 notes += [(path.stat().st_mtime, path, mask, note) for mask in masks if isinstance(note, dict)]
-        found: dict[tuple[str, ...], Saved] = {}
+        latest: dict[tuple[str, str, str], Saved] = {}
         for when, path, mask, note in sorted(notes, key=lambda one: one[0]):
             image, rater, tag = (str(note.get(name, "")) for name in ("image", "rater", "tag"))
-            before = found.pop((image, rater, path.stem), None)
-            target, taken = path.parent.name, before.values if before else {}
-            given = note.get("label_names", {}).get(target, 0)  # the client's own value, where it is still free
-            value = max(taken.values(), default=0) + 1 if given < 1 or given in taken.values() else given
-            values = {**taken, target: taken.get(target, value)}
-            places = {**(before.masks if before else {}), target: mask}
-            found[image, rater, path.stem] = Saved(rater, path.stem, tag, when, places, values)
+            one = latest.pop((image, rater, path.stem), None) or Saved(rater, path.stem)
+            latest[image, rater, path.stem] = one  # at the end
+            target = path.parent.name
+            value = note.get("label_names", {}).get(target, 0)  # the client's own, where it is still free
+            if value < 1 or value in one.values.values():
+                value = max(one.values.values(), default=0) + 1
+            one.values.setdefault(target, value)
+            one.masks[target], one.tag, one.when = mask, tag, when
         by_image: dict[str, list[Saved]] = {}
-        for (image, *_), one in found.items():
+        for (image, *_), one in latest.items():
             by_image.setdefault(image, []).append(one)
         return by_image
-
-
-def _only_in(mask: np.ndarray, slices: Sequence[int]) -> np.ndarray:
-    """A mask `(Z, H, W)`, empty outside these slices."""
-    kept = np.zeros_like(mask)
-    kept[list(slices)] = mask[list(slices)]
-    return kept
 
 
 def safe_name(text: str, what: str) -> str:
     """A name that is a folder of its own on every file system."""
     clean = re.sub(r"[^\w.-]+", "-", text.strip()).strip(".-")[:64]
-    expect(clean, what, "a name with letters or digits", "none")
+    check(clean, f"{what}: it must have letters or digits", "name")
     return clean
 
 
@@ -186,7 +181,7 @@ def case_name(item: Item, file: Image) -> str:
 def image_files(item: Item, file: Image, case: str) -> list[tuple[str, bytes]]:
     """(relative path, content). DICOM becomes NIfTI or .npy: its values and place, and nothing of the patient."""
     if file.source.kind in ("png", "nifti", "npy"):
-        parts = [(_suffix(path), path.read_bytes()) for path in item.paths]
+        parts = [(path.name[len(stem(path)) :].lower(), path.read_bytes()) for path in item.paths]
     elif file.source.kind == "dicom" and not file.grid.planar:
         parts = [(".nii.gz", nifti_bytes(file.values[0], file.grid))]
     else:
@@ -206,10 +201,6 @@ def mask_file(file: Image, mask: np.ndarray) -> tuple[str, bytes]:
         Picture.fromarray(mask * np.uint8(255)).save(picture, "PNG")
         return ".png", picture.getvalue()
     return ".npy", _npy(mask)
-
-
-def _suffix(path: Path) -> str:
-    return ".nii.gz" if path.name.lower().endswith(".nii.gz") else path.suffix.lower()
 
 
 def _npy(array: np.ndarray) -> bytes:

@@ -3,13 +3,13 @@
 import gzip
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import nibabel
 import numpy as np
-from nibabel.orientations import inv_ornt_aff
+from nibabel import orientations
 
-from berdiff.data.describe import decoding, expect
+from berdiff.data.describe import check, decoding
 from berdiff.data.image import Image, Source
 from berdiff.data.reading import read_labels
 from berdiff.output.nifti import nifti_bytes
@@ -17,7 +17,7 @@ from berdiff.output.nifti import nifti_bytes
 
 def upright_place(ijk: Sequence[float], source: Source, shape: tuple[int, ...], what: str = "foreground") -> list[int]:
     """([z,] y, x) in an upright array of `shape` of the voxel (i, j[, k]) of the NIfTI file on the image's own grid."""
-    expect(len(ijk) in (2, 3), what, "points of three numbers (i, j, k)", len(ijk))
+    check(len(ijk) in (2, 3), f"{what}: a point needs three numbers (i, j, k), not {len(ijk)}", "shape")
     i, j, k = (*(round(value) for value in ijk), 0)[:3]
     if len(shape) == 2:
         # a plane that was stored as NIfTI has its rows first; of all other planes, i counts columns
@@ -25,24 +25,24 @@ def upright_place(ijk: Sequence[float], source: Source, shape: tuple[int, ...], 
     elif source.back is None:
         place = [k, j, i]
     else:
-        x, y, z, _ = inv_ornt_aff(source.back, shape[::-1]) @ (i, j, k, 1)
+        x, y, z, _ = cast(Any, orientations).inv_ornt_aff(source.back, shape[::-1]) @ (i, j, k, 1)
         place = [round(z), round(y), round(x)]
     inside = all(0 <= at < length for at, length in zip(place, shape, strict=True))
-    expect(inside, what, "a voxel (i, j, k) inside the image", f"({i}, {j}, {k})")
+    check(inside, f"{what}: the voxel ({i}, {j}, {k}) is outside the image", "place")
     return place
 
 
 def labels_from_grid(path: Path, image: Image) -> np.ndarray:
     """(Z, H, W): the way back, for a label map that a client drew on what `nifti_bytes` gave it of the image."""
-    if image.volume is not None:
+    if image.grid.affine is not None:
         return read_labels(path, image)
-    index = np.arange(image.values[0].size, dtype=np.int32).reshape(image.values.shape[2 if image.planar else 1 :])
+    index = np.arange(image.values[0].size, dtype=np.int32).reshape(image.values.shape[2 if image.grid.planar else 1 :])
     grid = nibabel.Nifti1Image.from_bytes(gzip.decompress(nifti_bytes(index, image.grid)))
     with decoding(path, "a whole label map", "a damaged one"):
-        found: Any = nibabel.load(path)
-        labels = np.asarray(found.dataobj)
-    placed = labels.size == index.size and np.allclose(found.affine, np.asarray(grid.affine), atol=1e-3)
-    expect(placed, path, "a label map on the grid of the image that the server gave", "another grid")
+        image_file = cast(Any, nibabel).load(path)
+        labels = np.asarray(image_file.dataobj)
+    placed = labels.size == index.size and np.allclose(image_file.affine, np.asarray(grid.affine), atol=1e-3)
+    check(placed, f"{path}: the label map is not on the grid of the image that the server gave", "place")
     upright = np.zeros(index.size, labels.dtype)
     upright[np.asarray(grid.dataobj).ravel("F").astype(np.int64)] = labels.ravel("F")
     return upright.reshape(image.values.shape[1:])

@@ -55,14 +55,14 @@ class Access:
         name = (urlsplit(f"//{host}").hostname or "") if _parses(host) else ""
         # a name can be made to point here by its owner, an address cannot
         if name not in self.known and (self.local or not _is_address(name)):
-            raise Refused(400, "Host: expected the address that the server was started with, found another")
+            raise Refused(400, "Host: this is not the address that the server was started with")
 
     def check_origin(self, headers: dict[str, str], navigation: bool) -> None:
         origin, host = headers.get("origin"), headers.get("host", "")
         if origin is not None and (not _parses(origin) or urlsplit(origin).netloc.lower() != host.lower()):
-            raise Refused(403, "Origin: expected the server's own page, found another")
+            raise Refused(403, "Origin: this is not the server's own page")
         if headers.get("sec-fetch-site", "none") not in ("none", "same-origin") and not navigation:
-            raise Refused(403, "Sec-Fetch-Site: expected the server's own page, found another")
+            raise Refused(403, "Sec-Fetch-Site: this is not the server's own page")
 
     def opens(self, token: str) -> bool:
         return self.token is None or compare_digest(token.encode(), self.token.encode())
@@ -115,8 +115,7 @@ class Guard:
         given = headers.get("x-berdiff-token") or headers.get("authorization", "").removeprefix("Bearer ")
         asked = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0] if first else ""
         if not (opened or self.access.opens(given) or self.access.opens(asked) or self.known(headers)):
-            sentence = "expected the address with the token that the server printed at its start, found one without it"
-            raise Refused(401, f"token: {sentence}")
+            raise Refused(401, "token: open the address with the token that the server printed at its start")
         scope["state"] = {**scope.get("state", {}), "by_token": bool(asked) and self.access.token is not None}
 
     def _strip_prefix(self, scope: Any) -> bool:
@@ -125,7 +124,7 @@ class Guard:
         if path.startswith(PREFIX):
             token, _, path = path.removeprefix(PREFIX).partition("/")
             if self.access.token is None or not self.access.opens(token):
-                raise Refused(401, "token: expected the one that the server printed at its start, found another")
+                raise Refused(401, "token: it is not the one that the server printed at its start")
             opened = True
         scope["path"] = f"/{path.removeprefix('/').rstrip('/')}"
         scope["raw_path"] = scope["path"].encode()
@@ -133,7 +132,7 @@ class Guard:
 
     def _limited(self, scope: Any, headers: dict[str, str], receive: Any) -> Any:
         most, seen = self._most(scope["method"], scope["path"]), 0
-        too_much = Refused(413, f"request: expected at most {most // MIB or 1} MiB, found more")
+        too_much = Refused(413, f"request: it is larger than {most // MIB or 1} MiB")
         declared = headers.get("content-length", "0")
         if not declared.isdecimal() or int(declared) > most:
             raise too_much

@@ -1,21 +1,117 @@
-"""What can be looked at: images of the command line, which all sessions share, and uploads, which belong to one."""
+"""What can be looked at: images and results of the command line, which all sessions share, and uploads of one."""
 
 import secrets
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+
+from berdiff import schema
 from berdiff.data import dicom, manifest
+from berdiff.data.apply import Prepared
+from berdiff.data.describe import check, expect
 from berdiff.data.held_out import open_held_out
-from berdiff.data.reading import Kind, kind_of, outline
+from berdiff.data.images import read_labels
+from berdiff.data.paths import fault_of
+from berdiff.data.reading import Kind, kind_of, outline, read_image
 from berdiff.data.store import open_store
 from berdiff.data.subset import choose_cases
+from berdiff.data.volumes import stored_shape
 from berdiff.errors import InputError
 from berdiff.inference.inputs import Input, case_input, find_inputs
-from berdiff_viewer.server.results import SavedResult, saved_results
+from berdiff.inference.result import Result
+from berdiff.jobs.done_file import read_done
+from berdiff.jobs.store import DONE
+from berdiff.output.result_file import ResultFile
+from berdiff.remote import typed_only
 from berdiff_viewer.server.schemas import ItemAnswer
+
+
+@dataclass(frozen=True, eq=False)
+class SavedResult:
+    """A folder with done.json and result.json, and the input that it is of."""
+
+    folder: Path
+    source: Input
+    facts: ResultFile | None = None  # None: it cannot be shown, and the source's error says why
+
+    def result(self, opened: Prepared) -> Result:
+        """The samples on the image they were made of; InputError where they were not written or do not fit."""
+        facts, grid = self.facts, opened.grid
+        assert facts is not None  # else the source has an error, and is not opened
+        targets, kind = tuple(facts.targets), facts.kind
+        pool = _samples(self.folder, opened, len(targets), kind)
+        now = f"masks of {grid.shape}, as the image is now"
+        expect(pool.shape[2:] == grid.shape, self.folder.name, now, pool.shape[2:], "changed")
+        grid = grid if facts.region is None else grid.part(facts.region)
+        same = ("name", "raters", "title", "details", "channels")
+        return Result(
+            **{name: getattr(opened, name) for name in same},
+            image=opened.image[(..., *grid.box)],
+            grid=grid,
+            pool=pool[(..., *grid.box)],
+            targets=targets,
+            kind=kind,
+            settings=facts.settings,
+            scan=opened.image,
+            notes=tuple(facts.notes),
+            warnings=tuple(facts.warnings),
+        )
+
+
+def most_disagreement(measurements: Mapping[str, Mapping[str, Any]]) -> float | None:
+    values = [measured.get("disagreement") for measured in measurements.values()]
+    return max((value for value in values if value is not None), default=None)
+
+
+def saved_results(folder: Path) -> list[SavedResult]:
+    """Those in a folder that `berdiff segment --out` filled; none where it is another kind of folder."""
+    written = any((folder / name).is_file() for name in ("settings.json", DONE))
+    return [_saved_result(done.parent) for done in sorted(folder.rglob(DONE))] if written else []
+
+
+def _saved_result(folder: Path) -> SavedResult:
+    """Of what its files say, only a path of this machine is opened."""
+    name = folder.name
+    try:
+        done = read_done(folder)
+        name = done.name or name
+        facts = schema.read(folder / "result.json", ResultFile, "a result (--write json)")
+        paths = [str(one.get("path", "")) for one in done.sources]
+        check(done.name and paths and all(paths), f"{name}: done.json names no files that it was made of", "missing")
+        for path in paths:
+            typed_only(path, name, "PATH")
+        if "case" in done.sources[0]:
+            by_name = [one for one in find_inputs([paths[0]], split="all") if one.name == name]
+            check(len(by_name) == 1, f"{name}: the store has no case of this name", "missing")
+            return SavedResult(folder, by_name[0], facts)
+        gone = [fault for path in paths if (fault := fault_of(Path(path)))]
+        expect(not gone, name, "the image that it was made of", *gone[:1], code="missing")
+        return SavedResult(folder, Input(name, tuple(map(Path, paths))), facts)
+    except InputError as error:
+        return SavedResult(folder, Input(name, (Path("."),), error=str(error)))
+
+
+def _samples(folder: Path, opened: Prepared, targets: int, kind: str) -> np.ndarray:
+    """(n, K, [Z,] H, W) uint8 of what `--write samples` or `nifti` left: masks of one target, or label maps."""
+    file, pictures = folder / "samples.nii.gz", sorted((folder / "samples").glob("sample-*.png"))
+    one_map = targets == 1 or kind != "independent"
+    check(one_map, f"{folder.name}: files of several independent targets cannot be shown", "unsupported")
+    if opened.image.ndim == 3 and pictures:
+        labels = np.stack([read_labels(picture) for picture in pictures])
+    else:
+        check(file.is_file(), f"{folder.name}: it has no samples (--write samples)", "missing")
+        shape = stored_shape(file)
+        labels = read_image(file, shape[3] if len(shape) > 3 else 1).values
+        labels = labels if opened.image.ndim == 4 else labels[:, 0]
+    if targets == 1:
+        return (labels > 0)[:, None].astype(np.uint8)
+    values = np.arange(1, targets + 1).reshape(-1, *[1] * (labels.ndim - 1))
+    return (labels[:, None] >= values if kind == "nested" else labels[:, None] == values).astype(np.uint8)
 
 
 @dataclass(eq=False)
@@ -35,7 +131,8 @@ class Item:
     disagreement: float | None = None  # of the samples last drawn of it, or saved with it (0 to 1)
 
     def __post_init__(self) -> None:
-        self.disagreement = self.saved.disagreement if self.saved is not None else None
+        if self.saved is not None and self.saved.facts is not None:
+            self.disagreement = most_disagreement(self.saved.facts.measurements)
         try:
             self._read_header()
         except InputError as error:
@@ -48,11 +145,11 @@ class Item:
         elif not self.input.error:
             self.kind = kind_of(first) or "png"
             if self.kind == "dicom":
-                header = self.input.headers[0] if self.input.headers else dicom.read_header(first)
-                self.series, self.title = header.series_uid, header.title
-            found = outline(self.paths, several=True, headers=self.input.headers)
-            self.shape = found.size if found.slices is None else (found.slices, *found.size)
-            self.channels = len(self.paths) if several and self.kind != "dicom" else found.channels
+                slice_ = self.input.headers[0] if self.input.headers else dicom.read_header(first)
+                self.series, self.title = slice_.series_uid, slice_.title
+            header = outline(self.paths, several=True, headers=self.input.headers)
+            self.shape = header.size if header.slices is None else (header.slices, *header.size)
+            self.channels = len(self.paths) if several and self.kind != "dicom" else header.channels
 
     @property
     def name(self) -> str:
@@ -68,8 +165,9 @@ class Item:
 
     def shown(self, error: str) -> ItemAnswer:
         kind = "result" if self.saved else "volume" if len(self.shape) == 3 else "image"
-        named = {"id": self.id, "name": self.name, "title": self.title, "group": self.group, "own": self.own}
-        return ItemAnswer(kind=kind, shape=list(self.shape), channels=self.channels, error=error, **named)
+        names = ("id", "name", "title", "shape", "channels", "group", "own")
+        told = {name: getattr(self, name) for name in names}
+        return ItemAnswer.model_validate({**told, "kind": kind, "error": error})
 
 
 def shared_items(
@@ -84,20 +182,21 @@ def shared_items(
     items: list[Item] = []
     for path in paths:
         group = Path(path).name or path
-        if found := saved_results(Path(path)) if _is_local_folder(path) else []:
-            items += [Item(f"s{next(numbers)}", one.source, group, saved=one) for one in found[:limit]]
+        local = "://" not in path and Path(path).is_dir() and not (Path(path) / manifest.NAME).is_file()
+        if results := saved_results(Path(path)) if local else []:
+            items += [Item(f"s{next(numbers)}", one.source, group, saved=one) for one in results[:limit]]
         else:
             inputs = find_inputs([path], channels, split, limit, seed)
             items += [Item(f"s{next(numbers)}", one, group) for one in inputs]
     if not any(item.input.error == "" for item in items):
-        raise InputError(items[0].input.error if items else f"{paths[0]}: expected images, found none")
+        raise InputError(items[0].input.error if items else f"{paths[0]}: there are no images", "missing")
     return _told_apart(items)
 
 
 def uploaded_items(folder: Path, channels: Sequence[str], group: str) -> list[Item]:
     """The images of an upload that lies in `folder`; each was chosen, so none is left out."""
-    found = find_inputs([folder], channels, labels=True)
-    return _told_apart([Item(secrets.token_urlsafe(9), one, group, own=True) for one in found])
+    inputs = find_inputs([folder], channels, labels=True)
+    return _told_apart([Item(secrets.token_urlsafe(9), one, group, own=True) for one in inputs])
 
 
 def _told_apart(items: list[Item]) -> list[Item]:
@@ -107,7 +206,3 @@ def _told_apart(items: list[Item]) -> list[Item]:
         if item.title and times[item.group, item.title] > 1:
             item.title += f", UID ...{item.series[-8:]}"
     return items
-
-
-def _is_local_folder(path: str) -> bool:
-    return "://" not in path and Path(path).is_dir() and not (Path(path) / manifest.NAME).is_file()

@@ -4,15 +4,14 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from berdiff import schema
-from berdiff.data.describe import expect
+from berdiff.data.describe import check
 from berdiff.data.input_spec import InputSpec
 from berdiff.methods import folder
 from berdiff.methods.config import MethodConfig
 from berdiff_viewer.server.common import Refused
-from berdiff_viewer.server.schemas import ModelAnswer
 
 if TYPE_CHECKING:
     from berdiff.inference.model import Model
@@ -38,11 +37,11 @@ class ModelEntry:
                 self._model = load(self.path, self.device)
             return self._model
 
-    def shown(self) -> ModelAnswer:
+    def shown(self) -> dict[str, Any]:
         names = ("size", "channels", "targets", "kind", "patches", "trained_on", "notes")
         sampler = getattr(self.config, "sampler", None)
-        told = {**{name: getattr(self.spec, name) for name in names}, "sampler": sampler and schema.plain(sampler)}
-        return ModelAnswer.model_validate({"name": self.name, **told})
+        told = {name: getattr(self.spec, name) for name in names}
+        return {"name": self.name, **told, "sampler": sampler and schema.plain(sampler)}
 
 
 class Models:
@@ -57,7 +56,7 @@ class Models:
             other = self._entries.get(name)
             if other is not None and given in folder.bundled():
                 continue  # a model of the user's own with the name of a bundled one hides it
-            expect(other is None, str(given), "models of different names", f"{name!r} twice")
+            check(other is None, f"{given}: another model is called {name!r} too", "name")
             self._entries[name] = ModelEntry(name, path, config, spec, device)
 
     def __iter__(self):
@@ -72,7 +71,7 @@ class Models:
         if not name:
             return self.first
         if name not in self._entries:
-            raise Refused(404, f"model: expected one of {', '.join(self._entries)}, found another")
+            raise Refused(404, f"model: only {', '.join(self._entries)} can be chosen")
         return self._entries[name]
 
 

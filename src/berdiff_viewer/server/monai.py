@@ -10,13 +10,12 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Query, Request, UploadFile
 from fastapi.responses import PlainTextResponse, Response
 from pydantic import Field
-from starlette.datastructures import UploadFile
 
 from berdiff import __version__
-from berdiff.data.describe import expect
+from berdiff.data.describe import check
 from berdiff.output.nifti import nifti_bytes
 from berdiff.targets.targets import label_map
 from berdiff_viewer.server.api import FORM, REFUSALS, On, files_of
@@ -27,10 +26,10 @@ from berdiff_viewer.server.models import ModelEntry
 from berdiff_viewer.server.monai_datastore import (
     STRATEGIES,
     Params,
+    ParamsForm,
     Short,
     datastore_status,
     not_offered,
-    params_form,
     parsed_params,
     sent_file,
     shared_item,
@@ -62,7 +61,7 @@ class InferParams(Params, SampleOptions):
 
 @router.get("/info", summary="Models and labels")
 async def info(on: On) -> dict[str, Any]:
-    strategies = {name: {"description": about, "config": {}} for name, about in STRATEGIES.items()}
+    strategies: dict[str, Any] = {name: {"description": about, "config": {}} for name, about in STRATEGIES.items()}
     strategies["random"]["config"] = {"seed": 0}
     return {
         "name": "berdiff",
@@ -107,23 +106,23 @@ async def create_session(request: Request, on: On) -> dict[str, Any]:
     except BaseException:
         on.sessions.end(one)
         raise
-    return {"session_id": one.id, "session_info": _session(on, one)}
+    return {"session_id": one.id, "session_info": _shown(on, one)}
 
 
 @router.get("/session/{id}", summary="Whether a session is still there")
 async def get_session(id: str, on: On) -> dict[str, Any]:
-    return _session(on, _own(on, id))
+    return _shown(on, _own(on, id))
 
 
 @router.delete("/session/{id}", summary="End a session and remove its image")
 async def delete_session(id: str, on: On) -> dict[str, Any]:
     one = _own(on, id)
-    shown = _session(on, one)
+    shown = _shown(on, one)
     await on.heavy(lambda: on.sessions.end(one))
     return shown
 
 
-def _session(on: Service, one: Session) -> dict[str, Any]:
+def _shown(on: Service, one: Session) -> dict[str, Any]:
     expiry, (item, *_) = int(on.limits.session_seconds), one.items.values()
     return {"name": one.id, "image": item.name, "meta": {}, "create_ts": int(one.created), "expiry": expiry}
 
@@ -138,12 +137,7 @@ def _own(on: Service, id: str) -> Session:
 # --- clicks ----------------------------------------------------------------------------------------------------------
 
 
-@router.post(
-    "/infer/{model}",
-    openapi_extra=params_form(InferParams, "file", False),
-    response_class=Response,
-    summary="Segment around a point",
-)
+@router.post("/infer/{model}", response_class=Response, summary="Segment around a point")
 async def infer(
     request: Request,
     model: str,
@@ -151,24 +145,25 @@ async def infer(
     image: Short = "",
     session_id: Short = "",
     output: Literal["image", "json", "all", "dicom_seg"] = "all",
+    params: ParamsForm = "{}",
+    file: UploadFile | None = None,
+    label: UploadFile | None = None,
 ) -> Response:
-    entry = on.models.get(model)
-    async with request.form(max_files=8, max_fields=16) as form:
-        params = parsed_params(InferParams, form.get("params"))
-        if params.roi or isinstance(form.get("label"), UploadFile):
-            raise not_offered("segmentation from a box or from scribbles, but from points")
-        one = _own(on, session_id) if session_id else on.sessions.new()
-        try:
-            if session_id:
-                item = next(iter(one.items.values()))
-            elif isinstance(form.get("file"), UploadFile):
-                item = await on.heavy(lambda: on.only_image(one, [sent_file(form, "file", "image.nii.gz")]))
-            else:
-                item = shared_item(on, image)
-            return await _infer(request, on, one, item, entry, params, output)
-        finally:
-            if not session_id:
-                on.sessions.end(one)
+    entry, asked = on.models.get(model), parsed_params(InferParams, params)
+    if asked.roi or label is not None:
+        raise not_offered("segmentation from a box or from scribbles, but from points")
+    if session_id:
+        one = _own(on, session_id)
+        return await _infer(request, on, one, next(iter(one.items.values())), entry, asked, output)
+    one = on.sessions.new()
+    try:
+        if file is not None:
+            item = await on.heavy(lambda: on.only_image(one, [sent_file(file, "image.nii.gz")]))
+        else:
+            item = shared_item(on, image)
+        return await _infer(request, on, one, item, entry, asked, output)
+    finally:
+        on.sessions.end(one)
 
 
 async def _infer(
@@ -179,14 +174,14 @@ async def _infer(
         [upright_place(point, opened.grid.source, opened.image.shape[1:], kind) for point in points]
         for kind, points in (("foreground", params.foreground), ("background", params.background))
     )
-    needed = "a point (i, j, k), around which this model segments"
-    expect(marked or (entry.spec.patches and not free), "foreground", needed)
+    needed = "foreground: a point (i, j, k) is needed, around which this model segments"
+    check(marked or (entry.spec.patches and not free), needed, "missing")
     options = params.model_dump(include=set(SampleOptions.model_fields))
     center = marked[0] if marked else None
     job = on.start_job(one, JobRequest(item=item.id, center=center, model=entry.name, **options))
     while not job.over:
         job.touch()
-        one.touch()
+        on.sessions.get(one.id)  # it is in use
         if await request.is_disconnected():
             on.queue.cancel(job)
         await asyncio.sleep(LOOK)
@@ -198,7 +193,15 @@ async def _infer(
         targets, measurements = whole.result.targets, whole.result.measurements()
         only = targets.index(params.label) if params.label in targets else None  # one segment, one target
         done, points = _agreeing(whole, marked, free, only) if len(marked) + len(free) > 1 else (whole, {})
-        facts = {**_facts(done, params.what), "measurements": measurements, **points}
+        shares = [{"frequency": shown.frequency, "sample": shown.index + 1} for shown in done.representatives]
+        facts = {
+            "label_names": {target: k for k, target in enumerate(targets, 1)},
+            "what": params.what,
+            "representatives": shares,
+            "warnings": list(done.result.warnings),
+            "measurements": measurements,
+            **points,
+        }
         what, _, number = params.what.partition(" ")
         masks = done.mask(what, int(number or 1))
         if only is not None:
@@ -219,7 +222,7 @@ async def _infer(
 
 
 def _multipart(params: dict[str, Any], name: str, content: bytes) -> Response:
-    """The field `params` in JSON, then the file `image`."""
+    """Both in one answer, as the clients take it apart."""
     mark = secrets.token_hex(16)
     parts = [
         ('name="params"', "application/json", json.dumps(params).encode()),
@@ -227,15 +230,8 @@ def _multipart(params: dict[str, Any], name: str, content: bytes) -> Response:
     ]
     head = "--{}\r\nContent-Disposition: form-data; {}\r\nContent-Type: {}\r\n\r\n"
     body = b"".join(head.format(mark, field, kind).encode() + data + b"\r\n" for field, kind, data in parts)
-    return Response(
-        body + f"--{mark}--\r\n".encode(), headers={"Content-Type": f"multipart/form-data; boundary={mark}"}
-    )
-
-
-def _facts(done: Segmented, what: str) -> dict[str, Any]:
-    shares = [{"frequency": one.frequency, "sample": one.index + 1} for one in done.representatives]
-    names = {target: k for k, target in enumerate(done.result.targets, 1)}
-    return {"label_names": names, "what": what, "representatives": shares, "warnings": list(done.result.warnings)}
+    kind = f"multipart/form-data; boundary={mark}"
+    return Response(body + f"--{mark}--\r\n".encode(), headers={"Content-Type": kind})
 
 
 def _agreeing(
@@ -248,8 +244,8 @@ def _agreeing(
         for point in points:
             keep &= done.marked_at(point)[:, targets].any(1) == wanted
     agree, samples = int(keep.sum()), len(keep)
-    expected = f"at least one of {samples} samples that agrees with all points"
-    expect(agree, "foreground, background", expected, "none; remove a point, or ask for more samples")
+    none = f"none of {samples} samples agrees with all points; remove a point, or ask for more samples"
+    check(agree, f"foreground, background: {none}")
     chosen = done.only(keep)
     facts: dict[str, Any] = {"agree": agree, "samples": samples, "measurements": chosen.result.measurements()}
     if agree < FEW:
@@ -260,7 +256,7 @@ def _agreeing(
 @router.post("/infer", include_in_schema=False)
 async def infer_without_model() -> None:
     """3D Slicer's automatic segmentation of the next image, where no model segments without a point."""
-    raise Refused(400, "model: expected one, found none; click into the image with a model under SmartEdit")
+    raise Refused(400, "model: none given; click into the image with a model under SmartEdit")
 
 
 # --- the log, and what there is none of ------------------------------------------------------------------------------

@@ -3,22 +3,20 @@
 Images are those of the command line, and those that a client adds. A label is named by its image and a tag.
 """
 
-import io
 import json
 from pathlib import PureWindowsPath
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, BinaryIO, Literal, TypeVar
 
 import numpy as np
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Form, Query, Request, UploadFile
 from fastapi.responses import Response
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from starlette.datastructures import FormData, UploadFile
+from pydantic import BaseModel, Field, ValidationError
 
-from berdiff.data.describe import expect
+from berdiff.data.describe import check
 from berdiff.data.reading import read_labels
 from berdiff.errors import InputError
 from berdiff.output.nifti import nifti_bytes
-from berdiff_viewer.server.api import BINARY, REFUSALS, On, download, form_of
+from berdiff_viewer.server.api import REFUSALS, On, download
 from berdiff_viewer.server.common import Refused, fault, not_found
 from berdiff_viewer.server.corrections import Saved, case_name, file_name, safe_name
 from berdiff_viewer.server.items import Item
@@ -37,14 +35,7 @@ STRATEGIES = {
 class Params(BaseModel):
     """The field `params` of a form: a JSON object. What is unknown in it is the client's own."""
 
-    model_config = ConfigDict(extra="ignore")
-
-    client_id: Annotated[str, Field(max_length=64)] | None = None
-
-    @property
-    def rater(self) -> str:
-        """Who saves it, as far as the client says."""
-        return self.client_id or "slicer"
+    client_id: Annotated[str, Field(max_length=64)] = "slicer"  # who saves it, as far as the client says
 
 
 class LabelInfo(BaseModel):
@@ -61,30 +52,22 @@ class NextParams(Params):
 
 
 P = TypeVar("P", bound=Params)
+ParamsForm = Annotated[str, Form(description="JSON")]
 
 
-def parsed_params(kind: type[P], given: Any) -> P:
+def parsed_params(kind: type[P], given: str) -> P:
     try:
-        return kind.model_validate(json.loads(given if isinstance(given, str) and given else "{}") or {})
+        return kind.model_validate(json.loads(given or "{}") or {})
     except ValidationError as error:
         raise InputError(f"params.{fault(error)}") from error
     except (ValueError, RecursionError) as error:
-        raise InputError("params: expected a JSON object, found something else") from error
+        raise InputError("params: this is no JSON object", "damaged") from error
 
 
-def params_form(kind: type[Params], file: str, required: bool = True) -> dict[str, Any]:
-    """For the OpenAPI document: a form with `params` and a file."""
-    params = {"type": "string", "default": "{}", "description": f"JSON: {', '.join(kind.model_fields)}"}
-    return form_of([file] if required else [], **{"params": params, file: BINARY})
-
-
-def sent_file(form: FormData, field: str, default: str) -> tuple[str, io.BytesIO | Any]:
+def sent_file(file: UploadFile, default: str) -> tuple[str, BinaryIO]:
     """(name, content). 3D Slicer sends the whole path of its file, with / or, from Windows, \\: its folders are not
     for us."""
-    found = form.get(field)
-    if not isinstance(found, UploadFile):
-        raise InputError(f"{field}: expected a file, found none")
-    return PureWindowsPath(found.filename or "").name or default, found.file
+    return PureWindowsPath(file.filename or "").name or default, file.file
 
 
 def not_offered(what: str) -> Refused:
@@ -96,10 +79,9 @@ def not_offered(what: str) -> Refused:
 
 
 def shared_item(on: Service, image: str) -> Item:
-    found = on.shared_named(image)
-    if found is None:
+    if (item := on.shared_named(image)) is None:
         raise not_found("image")
-    return found
+    return item
 
 
 def _item(on: Service, image: str) -> Item:
@@ -154,12 +136,10 @@ async def datastore(on: On, output: Literal["stats", "all", "train"] = "stats") 
 
 
 @router.put("/datastore", include_in_schema=False)
-@router.put("/datastore/image", openapi_extra=params_form(Params, "file"), summary="Add an image, for all clients")
-async def add_image(request: Request, on: On, image: Short = "") -> dict[str, Any]:
-    async with request.form(max_files=4, max_fields=16) as form:
-        parsed_params(Params, form.get("params"))
-        name, content = sent_file(form, "file", "image.nii.gz")
-        item = await on.heavy(lambda: on.share(image or name.split(".")[0], name, content))
+@router.put("/datastore/image", summary="Add an image, for all clients")
+async def add_image(on: On, file: UploadFile, image: Short = "") -> dict[str, Any]:
+    name, content = sent_file(file, "image.nii.gz")
+    item = await on.heavy(lambda: on.share(image or name.split(".")[0], name, content))
     return {"image": _key(on, item)}
 
 
@@ -178,17 +158,17 @@ async def download_image(on: On, image: Short) -> Response:
 # --- labels ----------------------------------------------------------------------------------------------------------
 
 
-@router.put("/datastore/label", openapi_extra=params_form(LabelParams, "label"), summary="Save a label map as masks")
-async def save_label(request: Request, on: On, image: Short, tag: Short = "") -> dict[str, Any]:
+@router.put("/datastore/label", summary="Save a label map as masks")
+async def save_label(
+    on: On, image: Short, label: UploadFile, tag: Short = "", params: ParamsForm = "{}"
+) -> dict[str, Any]:
     item, note = _item(on, image), {"program": "MONAI Label client", "tag": tag}
-    async with request.form(max_files=4, max_fields=16) as form:
-        params = parsed_params(LabelParams, form.get("params"))
-        name, content = sent_file(form, "label", "label.nii.gz")
-        expected = "NIfTI (in 3D Slicer, File Extension .nii.gz)"
-        expect(name.lower().endswith((".nii", ".nii.gz")), "label", expected, "another kind of file")
-        names = {entry.idx: entry.name for entry in params.label_info}
-        names = names or dict(enumerate(on.models.first.spec.targets, 1))
-        saved = await on.heavy(lambda: on.save_labels(item, name, content, names, params.rater, note))
+    asked, (name, content) = parsed_params(LabelParams, params), sent_file(label, "label.nii.gz")
+    nifti = name.lower().endswith((".nii", ".nii.gz"))
+    check(nifti, "label: only NIfTI is read (in 3D Slicer, File Extension .nii.gz)", "kind")
+    names = {entry.idx: entry.name for entry in asked.label_info}
+    names = names or dict(enumerate(on.models.first.spec.targets, 1))
+    saved = await on.heavy(lambda: on.save_labels(item, name, content, names, asked.client_id, note))
     return {"image": image, "label": image, "saved": saved}
 
 
@@ -217,22 +197,22 @@ async def download_label(on: On, label: Short, tag: Short = FINAL) -> Response:
 @router.post("/activelearning/{strategy}", summary="The next image to draw masks on")
 async def next_sample(request: Request, strategy: str, on: On) -> dict[str, Any]:
     if strategy not in STRATEGIES:
-        raise Refused(404, f"strategy: expected one of {', '.join(STRATEGIES)}, found another")
+        raise Refused(404, f"strategy: only {', '.join(STRATEGIES)} are offered")
     params = parsed_params(NextParams, (await request.body()).decode("utf-8", "replace"))
 
-    def found() -> dict[str, Any]:
-        rater, saved = safe_name(params.rater, "client_id"), _saved(on)
+    def answer() -> dict[str, Any]:
+        rater, saved = safe_name(params.client_id, "client_id"), _saved(on)
         items = [item for item in on.shared.values() if not item.input.error]
         if strategy == "random":
-            items = [items[i] for i in np.random.default_rng(params.seed).permutation(len(items))]
+            order: list[int] = np.random.default_rng(params.seed).permutation(len(items)).tolist()
+            items = [items[i] for i in order]
         if strategy == "disagreement":  # a stable order: of equal ones the first
             items.sort(key=lambda item: -1.0 if item.disagreement is None else item.disagreement, reverse=True)
-        left = (i for i in items if all(safe_name(one.rater, "rater") != rater for one in saved.get(i.name, [])))
-        item = next(left, None)
-        if item is None:
-            return {}
-        # 3D Slicer keeps what it downloads by this name: it must be that of no other image
-        name = f"{case_name(item, on.values(item))}.nii.gz"
-        return {"id": _key(on, item), "name": name, "path": "", "disagreement": item.disagreement}
+        for item in items:
+            if all(safe_name(one.rater, "rater") != rater for one in saved.get(item.name, [])):
+                # 3D Slicer keeps what it downloads by this name: it must be that of no other image
+                name = f"{case_name(item, on.values(item))}.nii.gz"
+                return {"id": _key(on, item), "name": name, "path": "", "disagreement": item.disagreement}
+        return {}
 
-    return await on.heavy(found)
+    return await on.heavy(answer)

@@ -1,4 +1,4 @@
-"""Listen: one process, one address, printed once; whatever ends it, no temporary file stays."""
+"""The application, and listening: one process, one address, printed once; whatever ends it, no temporary file stays."""
 
 import json
 import logging
@@ -6,19 +6,52 @@ import signal
 import socket
 import threading
 import webbrowser
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from berdiff import __version__
 from berdiff.display import is_quiet, note
 from berdiff.errors import InputError
-from berdiff_viewer.server.app import create_app
-from berdiff_viewer.server.common import Limits, set_up_log
+from berdiff_viewer.server import api, monai, monai_datastore
+from berdiff_viewer.server.common import Limits, refusal, set_up_log
 from berdiff_viewer.server.corrections import Corrections
-from berdiff_viewer.server.guard import PREFIX, Access
+from berdiff_viewer.server.guard import PREFIX, Access, Guard
 from berdiff_viewer.server.items import shared_items
 from berdiff_viewer.server.models import Models
 from berdiff_viewer.server.service import Service
+
+
+def create_app(service: Service, access: Access) -> Guard:
+    """The ASGI application. It starts the service with itself, and closes it."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
+        service.start()
+        yield
+        service.close()
+
+    async def refuse(request: Request, error: Any) -> Response:
+        return refusal(error, service.say)
+
+    app = FastAPI(
+        title="berdiff view",
+        version=__version__,
+        description="Images, and the plausible masks around a point of them. For research; not for clinical use.",
+        docs_url=None,  # their pages load scripts from elsewhere
+        redoc_url=None,
+        lifespan=lifespan,
+        exception_handlers=dict.fromkeys((InputError, RequestValidationError, HTTPException, Exception), refuse),
+    )
+    app.state.service = service
+    for router in (api.router, monai.router, monai_datastore.router, monai.not_offered_router()):
+        app.include_router(router)
+    return Guard(app, access, service.limits, lambda headers: service.sessions.of(headers) is not None)
 
 
 def make_service(
@@ -78,7 +111,7 @@ def listen(host: str, port: int) -> socket.socket:
         sock.listen(128)
     except (OSError, OverflowError) as error:
         sock.close()
-        raise InputError(f"--host, --port: expected an address to listen at, found {host}:{port} ({error})") from error
+        raise InputError(f"--host, --port: cannot listen at {host}:{port} ({error})", "access") from error
     return sock
 
 

@@ -22,24 +22,12 @@ class ErrorAnswer(BaseModel):
     detail: str
 
 
-class ModelAnswer(BaseModel):
-    name: str
-    size: tuple[int, int]
-    channels: list[str]
-    targets: list[str]
-    kind: str
-    patches: bool
-    trained_on: str
-    notes: list[str]
-    sampler: dict[str, Any] | None
-
-
 class ItemAnswer(BaseModel):
     id: str
     name: str
     title: str  # what people call it, where that is not the name
     kind: Literal["image", "volume", "result"]
-    shape: list[int]
+    shape: tuple[int, ...]
     channels: int | None
     group: str
     own: bool
@@ -49,14 +37,10 @@ class ItemAnswer(BaseModel):
 class StateAnswer(BaseModel):
     token: str
     version: str
-    models: list[ModelAnswer]
+    models: list[dict[str, Any]]  # name, size, channels, targets, kind, patches, trained_on, notes, sampler
     items: list[ItemAnswer]
     limits: dict[str, int]
     corrections: bool
-
-
-class UploadAnswer(BaseModel):
-    items: list[ItemAnswer]
 
 
 class SampleOptions(BaseModel):
@@ -71,7 +55,8 @@ class SampleOptions(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _without_nulls(cls, body: Any) -> Any:
-        return {name: value for name, value in body.items() if value is not None} if isinstance(body, dict) else body
+        given: Any = body
+        return {name: given[name] for name in given if given[name] is not None} if isinstance(body, dict) else body
 
 
 class JobRequest(SampleOptions):

@@ -10,7 +10,7 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -21,8 +21,9 @@ from typing import Any, BinaryIO, TypeVar
 import numpy as np
 
 from berdiff import __version__
-from berdiff.data.describe import by, expect
+from berdiff.data.describe import by, check, expect
 from berdiff.data.image import Grid, Image, Source
+from berdiff.data.limits import check_size
 from berdiff.data.volumes import stored_shape
 from berdiff.errors import InputError
 from berdiff.files import lock
@@ -30,15 +31,12 @@ from berdiff_viewer import document
 from berdiff_viewer.server.common import Limits, Refused, not_found, public
 from berdiff_viewer.server.corrections import Corrections, digest_of, plane_shape, safe_name
 from berdiff_viewer.server.grid import labels_from_grid
-from berdiff_viewer.server.images import Images
-from berdiff_viewer.server.items import Item, uploaded_items
-from berdiff_viewer.server.jobs import Job, JobQueue
+from berdiff_viewer.server.items import Item, most_disagreement, uploaded_items
 from berdiff_viewer.server.models import Models
-from berdiff_viewer.server.results import most_disagreement
 from berdiff_viewer.server.schemas import ItemAnswer, JobRequest, RaterAnswer, RaterRequest, StateAnswer
-from berdiff_viewer.server.sessions import Session, Sessions
+from berdiff_viewer.server.sessions import Job, JobQueue, Session, Sessions
 from berdiff_viewer.server.uploads import Upload
-from berdiff_viewer.server.work import Progress, Segmented, segment
+from berdiff_viewer.server.work import Images, Progress, Segmented, segment
 
 PREFIX = "berdiff-view-"
 HOUSEKEEPING = 0.5  # seconds between two looks at what is over
@@ -68,7 +66,6 @@ class Service:
         self._readers = ThreadPoolExecutor(AT_A_TIME, "berdiff-reader")
 
     def start(self) -> None:
-        self.queue.start()
         self._keeper.start()
 
     def close(self) -> None:
@@ -120,17 +117,16 @@ class Service:
             items = uploaded_items(upload.folder, self.models.first.spec.channels, "uploaded")
             for item in items:  # by their headers, before anything is decoded
                 item.check()
-                fits = prod(item.shape) * (item.channels or 1) <= self.limits.pixels
-                most = f"at most {self.limits.pixels} pixels and {self.limits.side} along a side"
-                expect(fits and max(item.shape) <= self.limits.side, item.name, most, by(item.shape))
+                check_size(item.name, (item.channels or 1, *item.shape), 4)  # as it is shown, in 32 bits
             with session.lock:
                 most = self.limits.items
-                expect(len(session.items) + len(items) <= most, "upload", f"at most {most} images of one session")
+                fits = len(session.items) + len(items) <= most
+                check(fits, f"upload: a session may have at most {most} images", "limit")
                 session.items |= {item.id: item for item in items}
         return items
 
     @contextmanager
-    def _received(self, session: Session, files: Files) -> Iterator[Upload]:
+    def _received(self, session: Session, files: Files) -> Generator[Upload]:
         """The files in a folder of their own, which is removed where the block refuses one."""
         folder = session.folder / secrets.token_hex(4)
         folder.mkdir(parents=True)
@@ -138,7 +134,8 @@ class Service:
         try:
             for name, content in files:
                 upload.add(name, content)
-            expect(upload.files, "upload", "PNG, JPG, TIFF, NIfTI, DICOM or .npy files, or a zip of them", "none")
+            kinds = "PNG, JPG, TIFF, NIfTI, DICOM or .npy files, or a zip of them"
+            check(upload.files, f"upload: there are no {kinds}", "kind")
             yield upload
             with session.lock:
                 session.stored += upload.unpacked
@@ -148,9 +145,8 @@ class Service:
 
     def shared_named(self, image: str) -> Item | None:
         """By its id, its name or the UID of its DICOM series: never by a path."""
-        shared = self.shared
-        named = (one for one in shared.values() if image and image in (one.name, one.series))
-        return shared.get(image) or next(named, None)
+        named = (one for one in self.shared.values() if image and image in (one.name, one.series))
+        return self.shared.get(image) or next(named, None)
 
     def share(self, image: str, name: str, content: BinaryIO) -> Item:
         """A client's file as an image of this name for all clients, until the server ends. The same is not kept twice;
@@ -159,13 +155,11 @@ class Service:
         try:
             with self._adding:
                 most = self.limits.sessions // 2
-                expect(len(self.added) < most, "image", f"at most {most} images that clients add", "as many")
-                items = self.upload(session, [(name, content)])
-                expect(len(items) == 1, "file", "one image or one DICOM series", len(items))
-                (item,), there = items, self.shared_named(image)
+                check(len(self.added) < most, f"image: clients may add at most {most} images", "limit")
+                item, there = self.only_image(session, [(name, content)]), self.shared_named(image)
                 if there is not None:
                     if not np.array_equal(self.values(item).values, self.values(there).values):
-                        raise Refused(409, "image: expected a name of its own, found that of another image; rename it")
+                        raise Refused(409, "image: another image has this name; rename it")
                     return there
                 item.input, item.own, session.lasting = replace(item.input, name=image), False, True
                 self.added.add(item.id)
@@ -179,8 +173,7 @@ class Service:
         """The one image that a program's files are, called by its values: the same image gets the same masks, whatever
         the program's temporary file was called."""
         items = self.upload(session, files)
-        if len(items) != 1:
-            raise Refused(400, f"files: expected one image or one DICOM series, found {len(items)}")
+        check(len(items) == 1, f"files: these are {len(items)} images, and not one image or DICOM series")
         items[0].input = replace(items[0].input, name=f"image-{digest_of(self.values(items[0]))}")
         return items[0]
 
@@ -200,7 +193,7 @@ class Service:
         try:
             self.queue.add(job)
         except Refused:
-            session.forget(job)
+            session.jobs.pop(job.id, None)
             raise
         return job
 
@@ -229,38 +222,28 @@ class Service:
     def save_rater(self, session: Session, item: Item, request: RaterRequest) -> RaterAnswer:
         job = session.jobs.get(request.job or "")  # one that is gone is no reason to lose a mask
         done = job.result if job is not None else None
-        file = self.values(item)
+        corrections, file = self._corrections(), self.values(item)
         mask = unpacked(request.mask, plane_shape(file))
-        of = {"sample": request.sample, "settings": dict(done.result.settings)} if done is not None else None
         known = self.known_targets()
-        if self.corrections is not None and not request.new_target and safe_name(request.target, "target") not in known:
+        if not request.new_target and safe_name(request.target, "target") not in known:
             adds = 'a new one needs "new_target": true'
-            raise Refused(409, f"target: expected {', '.join(known.values())}, found {request.target!r} ({adds})")
+            raise Refused(409, f"target: {request.target!r} is none of {', '.join(known.values())} ({adds})")
+        of = {"sample": request.sample, "settings": dict(done.result.settings)} if done is not None else None
+        note = {"corrected_from": of}
+        saved = corrections.save(item, file, {request.target: mask}, request.name, note, request.slices)
         targets = self.models.get(done.model if done is not None else None).spec.targets
-        masks = {request.target: mask}
-        return self._save(item, file, masks, request.name, {"corrected_from": of}, targets, request.slices)
+        known = targets if request.target in targets else [request.target]
+        return RaterAnswer(saved=saved, missing=corrections.missing(item, file, request.name, known))
+
+    def _corrections(self) -> Corrections:
+        if self.corrections is None:
+            raise Refused(409, "corrections: the server was started without --corrections DIR")
+        return self.corrections
 
     def known_targets(self) -> dict[str, str]:
         """Folder's name -> target: of all models, and of what was saved before."""
         saved = self.corrections.targets() if self.corrections is not None else []
         return {safe_name(one, "target"): one for one in [*saved, *(t for m in self.models for t in m.spec.targets)]}
-
-    def _save(
-        self,
-        item: Item,
-        file: Image,
-        masks: Mapping[str, np.ndarray],
-        rater: str,
-        note: Mapping[str, Any],
-        targets: Sequence[str],
-        slices: Sequence[int] | None = None,
-    ) -> RaterAnswer:
-        """The files written, and the targets that the rater has not saved yet."""
-        if self.corrections is None:
-            raise Refused(409, "corrections: expected a server that was started with --corrections DIR, found none")
-        written = self.corrections.save(item, file, masks, rater, note, slices)
-        known = targets if set(masks) <= set(targets) else list(masks)
-        return RaterAnswer(saved=written, missing=self.corrections.missing(item, file, rater, known))
 
     def save_labels(
         self, item: Item, name: str, content: BinaryIO, names: dict[int, str], rater: str, note: Mapping[str, Any]
@@ -271,21 +254,23 @@ class Service:
             with self._received(scratch, [(name, content)]) as upload:
                 (path, *_) = upload.files
                 shape, voxels = stored_shape(path), by(file.values.shape[1:])
-                expect(prod(shape) == file.values[0].size, path, f"a label map of {voxels} voxels", by(shape))
+                same = prod(shape) == file.values[0].size
+                expect(same, path, f"a label map of {voxels} voxels", by(shape), "shape")
                 labels = labels_from_grid(path, file)
         finally:
             self.sessions.end(scratch)
-        found = {int(value) for value in np.unique(labels)} - {0}
-        expect(found <= set(names), "label", f"the values {', '.join(map(str, sorted(names)))}", sorted(found))
-        names = self._as_targets(names, found)
+        marked = {int(value) for value in np.unique(labels)} - {0}
+        stray = sorted(marked - set(names))
+        check(not stray, f"label: no segment has the values {stray}; there are {sorted(names)}")
         masks: dict[str, np.ndarray] = {}
+        names = self._as_targets(names, marked)
         for value, target in names.items():  # two segments may have the same name
             mask = (labels == value).astype(np.uint8).reshape(plane_shape(file))
             masks[target] = np.maximum(masks[target], mask) if target in masks else mask
         kept = self._meant({target: bool(mask.any()) for target, mask in masks.items()})
         values = {safe_name(target, "target"): value for value, target in names.items() if target in kept}
-        note = {**note, "label_names": values}
-        return self._save(item, file, {target: masks[target] for target in kept}, rater, note, kept).saved
+        masks = {target: masks[target] for target in kept}
+        return self._corrections().save(item, file, masks, rater, {**note, "label_names": values})
 
     def _meant(self, marked: dict[str, bool]) -> list[str]:
         """A client has an empty segment for every target of every model. An empty one means "nothing is there" if it is
@@ -304,7 +289,7 @@ class Service:
             return dict.fromkeys(marked, targets[0])
         stray = ", ".join(names[value] for value in sorted(unknown & marked))
         left = {value: name for value, name in names.items() if value not in unknown}
-        expect(left and not stray, "label", f"segments called {', '.join(known.values())}", stray or "none of these")
+        check(left and not stray, f"label: a segment must be called {' or '.join(known.values())}, not {stray}", "name")
         return left
 
     # --- what nobody needs any more ----------------------------------------------------------------------------------
@@ -328,10 +313,10 @@ def unpacked(text: str, shape: tuple[int, ...]) -> np.ndarray:
         with gzip.open(io.BytesIO(base64.b64decode(text, validate=True))) as file:
             content = file.read(size + 1)
     except Exception as error:  # whatever a library meets in foreign bytes
-        raise InputError("mask: expected base64 of gzip of uint8, found something else") from error
-    expect(len(content) == size, "mask", f"{by(shape)} bytes", "another number of them")
+        raise InputError("mask: this is no base64 of gzip", "damaged") from error
+    check(len(content) == size, f"mask: it must have {by(shape)} bytes", "shape")
     mask = np.frombuffer(content, np.uint8).reshape(shape)
-    expect(mask.max(initial=0) <= 1, "mask", "the values 0 and 1", "others")
+    check(mask.max(initial=0) <= 1, "mask: only the values 0 and 1 are allowed")
     return mask
 
 

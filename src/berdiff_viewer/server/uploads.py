@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from berdiff.data import dicom
-from berdiff.data.describe import expect, refusing
+from berdiff.data.describe import check, refusing
 from berdiff.data.reading import SUFFIXES
 from berdiff_viewer.server.common import MIB, Limits
 
@@ -25,7 +25,7 @@ class Upload:
     folder: Path
     limits: Limits
     room: int  # bytes that are left on the server
-    files: list[Path] = field(default_factory=list)
+    files: list[Path] = field(default_factory=list[Path])
     unpacked: int = 0
 
     def add(self, name: str, source: IO[bytes]) -> None:
@@ -44,8 +44,8 @@ class Upload:
             for member in members:  # every one, before the first file is written
                 mode = member.external_attr >> 16
                 regular = not stat.S_IFMT(mode) or stat.S_ISREG(mode) or stat.S_ISDIR(mode)
-                expect(regular, shown, "an archive of regular files", "a link or a device in it")
-                expect(not member.flag_bits & 1, shown, "an archive without a password", "an encrypted one")
+                check(regular, f"{shown}: there is a link or a device in the archive", "kind")
+                check(not member.flag_bits & 1, f"{shown}: the archive has a password", "unsupported")
                 relative(member.filename)
             for member in members:
                 if not member.is_dir():
@@ -80,12 +80,12 @@ class Upload:
 
     def _check_count(self, count: int) -> None:
         most = self.limits.upload_files
-        expect(count <= most, "upload", f"at most {most} files", count)
+        check(count <= most, f"upload: {count} files are more than {most}", "limit")
 
     def _check_size(self, size: int) -> None:
         most = self.limits.unpacked_bytes
-        expect(size <= most, "upload", f"at most {most // MIB} MiB when unpacked", "more")
-        expect(size <= self.room, "upload", f"at most {self.room // MIB} MiB, the room that is left", "more")
+        check(size <= most, f"upload: it is larger than {most // MIB} MiB when unpacked", "limit")
+        check(size <= self.room, f"upload: it is larger than {self.room // MIB} MiB, the room that is left", "limit")
 
 
 def relative(name: str) -> PurePosixPath:
@@ -93,9 +93,9 @@ def relative(name: str) -> PurePosixPath:
     name = unicodedata.normalize("NFC", name).replace("\\", "/")
     path = PurePosixPath(name)
     inside = bool(path.parts) and not path.is_absolute() and ".." not in path.parts and ":" not in path.parts[0]
-    expect(inside, _shown(name), "a file name that stays inside the upload", "one that leads out of it")
+    check(inside, f"{_shown(name)}: the name leads out of the upload", "name")
     clean = ["".join(c if c.isprintable() else "_" for c in part).lstrip(".")[-LONGEST_NAME:] for part in path.parts]
-    expect(all(clean) and len(clean) <= 8, _shown(name), "file names and at most 8 folders", "others")
+    check(all(clean) and len(clean) <= 8, f"{_shown(name)}: a name is empty, or there are more than 8 folders", "name")
     return PurePosixPath(*clean)
 
 

@@ -14,12 +14,12 @@ import uvicorn
 from fastapi.testclient import TestClient
 from PIL import Image
 
-from berdiff_viewer.server.app import create_app
 from berdiff_viewer.server.common import Limits
 from berdiff_viewer.server.corrections import Corrections
 from berdiff_viewer.server.guard import Access
 from berdiff_viewer.server.items import shared_items
 from berdiff_viewer.server.models import Models
+from berdiff_viewer.server.run import create_app
 from berdiff_viewer.server.service import Service
 
 ADDRESS = "http://127.0.0.1:8000"
@@ -123,8 +123,5 @@ def upload_and_click(client):
     (item,) = client.post("/api/items", files=[("files", ("a.png", picture((80, 80), (40, 40))))]).json()["items"]
     body = {"item": item["id"], "center": [40, 40], "samples": 4, "force": True}  # a model of CT
     id = client.post("/api/jobs", json=body).json()["id"]
-    end = time.monotonic() + 60
-    while (job := client.get(f"/api/jobs/{id}").json())["state"] in ("queued", "running") and time.monotonic() < end:
-        time.sleep(0.02)
-    assert job["state"] == "done", job
+    assert finished(client, id, 60)["state"] == "done"
     return id

@@ -95,6 +95,7 @@
       if (!region || place < region[tile.axis][0] || place >= region[tile.axis][1]) return;
       const [[a, b], [c, d]] = [region[tile.h], region[tile.v]];
       const from = turn.transformPoint(new DOMPoint(a, c)), to = turn.transformPoint(new DOMPoint(b, d));
+      context.lineCap = "butt"; // whatever was drawn before
       context.setLineDash([2 * dpr, 5 * dpr]);
       context.strokeStyle = "rgb(255 255 255 / 0.5)";
       context.lineWidth = dpr;
