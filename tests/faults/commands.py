@@ -84,11 +84,11 @@ class World:
 
         return behind_the_boundary("view", save)
 
-    def figure(self, out: Path) -> int:
-        return main(["figure", "curves", str(self.base / "runs"), "--out", str(out)])
+    def plot(self, out: Path) -> int:
+        return main(["plot", str(self.base / "runs/runs"), "--out", str(out / "curves.png"), "--csv", str(out / "curves.csv")])
 
 
-COMMANDS = ("segment", "prepare", "evaluate", "train", "table", "view", "figure")
+COMMANDS = ("segment", "prepare", "evaluate", "train", "table", "view", "plot")
 
 
 def trained(call: Callable[[], object]) -> int:
