@@ -85,7 +85,8 @@ class World:
         return behind_the_boundary("view", save)
 
     def plot(self, out: Path) -> int:
-        return main(["plot", str(self.base / "runs/runs"), "--out", str(out / "curves.png"), "--csv", str(out / "curves.csv")])
+        files = ["--out", str(out / "curves.png"), "--csv", str(out / "curves.csv")]
+        return main(["plot", str(self.base / "runs/runs"), *files])
 
 
 COMMANDS = ("segment", "prepare", "evaluate", "train", "table", "view", "plot")
