@@ -12,18 +12,14 @@ import sys
 import termios
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 
-import numpy as np
 import pytest
-from PIL import Image
 
 from berdiff.cli.main import main
 from berdiff.evaluation.evaluate import evaluate
 from berdiff.evaluation.settings import EvaluationSettings
 from berdiff.inference.model import Model
 from fakes import Blur, MemoryStore
-from reproduce.tables import TABLES, scale, write
 
 EDGE = 80
 TARGETS = ("whole tumour", "tumour core", "enhancing tumour")
@@ -114,63 +110,6 @@ def test_runs(on_terminal: Run, tmp_path: Path) -> None:
     left_out = " ".join(lines[next(i for i, line in enumerate(lines) if line.startswith("left out to fit: ")) :])
     assert "skipped, seed, method" in left_out
     assert left_out.strip().endswith("--json has all")
-
-
-def test_a_finished_table(on_terminal: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the words of the real table and numbers of the usual length."""
-    name = "lidc"
-    table = TABLES[name]
-    metrics = ["ged_16", "ged_8", "ged_4", "ged_1", "hm_iou_16"]
-
-    def figure(value: float) -> dict[str, float]:
-        return {"value": value, "low": value - 0.02, "high": value + 0.02}
-
-    row = {"metrics": dict.fromkeys(metrics, figure(0.735)), "by_seed": {name: [0.7, 0.8] for name in metrics}}
-    row |= {"slices": 300, "patients": 82, "steps": [2000, 2000], "paper": dict.fromkeys(metrics, 0.3)}
-    decided = {"better": 0.735, "worse": 0.8, "difference": figure(0.065), "verdict": "holds"}
-    result = {
-        "title": table.title,
-        "heads": list(table.heads),
-        "metrics": metrics,
-        "rows": [{**row, "label": list(of.label)} for of in table.rows],
-        "others": {},
-        "references": {"one rater, repeated": {"ged_16": 0.3}},
-        "caption": ["a caption of many words " * 10],
-        "claims": [
-            {"text": of.text, "whose": of.whose, "slices": 300, "metrics": {"ged_16": decided}} for of in table.claims
-        ],
-    }
-
-    def run_table(*_: object) -> dict:
-        write.write(result, tmp_path)
-        return result
-
-    monkeypatch.setattr(write, "_picture", lambda *_: None)
-    monkeypatch.setattr("reproduce.tables.run.run_table", run_table)
-    monkeypatch.setattr("reproduce.tables.run.TableJob.check", lambda job: None)
-    monkeypatch.setattr("reproduce.cli.table.open_data", lambda address: SimpleNamespace(size=(128, 128)))
-    monkeypatch.setattr(scale, "cpu", lambda *_, **__: None)
-    monkeypatch.chdir(tmp_path)
-    lines = on_terminal("table", name, "--out", ".", "--quiet")
-    words = " ".join(lines)
-    assert "left out to fit: patients, slices, training steps; --json has all" in words
-    assert sum(line.endswith("0.755)") for line in lines) == len(table.rows), "whole intervals"
-    for of in table.rows:
-        assert all(word in words for word in " ".join(of.label).split())
-
-
-def test_data(on_terminal: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for i in range(3):
-        for kind in ("images", "masks"):
-            (tmp_path / "in" / kind).mkdir(parents=True, exist_ok=True)
-            Image.fromarray(np.full((8, 8), 200, np.uint8)).save(tmp_path / "in" / kind / f"case-{i}.png")
-    monkeypatch.chdir(tmp_path)
-    prepared = on_terminal("data", "prepare", "folder", "in", "own.zarr", "--quiet")
-    for lines in (prepared, on_terminal("data", "info", "own.zarr", "--quiet")):
-        options = next(i for i, line in enumerate(lines) if line.startswith("options "))
-        assert lines[options + 1].startswith(" " * 9), "the options of this source are more than a line"
-        assert all(f"{name}=" in " ".join(lines) for name in ("image_name", "mask_name", "fit", "grey"))
-    assert on_terminal("data", "verify", "own.zarr", "--quiet") == ["own.zarr: whole"]
 
 
 @pytest.mark.parametrize("argv", [[], ["data", "prepare"], ["doctor"]])
