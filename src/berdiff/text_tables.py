@@ -61,9 +61,10 @@ def as_text(tables: Sequence[TextTable], lines: Sequence[str] = ()) -> str:
     from rich.console import Console
 
     text = io.StringIO()
-    plain = {"markup": False, "emoji": False, "highlight": False, "color_system": None, "force_jupyter": False}
-    out = Console(file=text, width=READABLE, **plain)
-    show(tables, lines, out=out)
+    plain = Console(
+        file=text, width=READABLE, markup=False, emoji=False, highlight=False, color_system=None, force_jupyter=False
+    )
+    show(tables, lines, out=plain)
     return "\n".join(line.rstrip() for line in text.getvalue().rstrip().splitlines())
 
 
@@ -116,9 +117,9 @@ def shortened(name: str, width: int) -> str:
 
 def _print(out: "Console", line: str, indent: str = "") -> None:
     """Folded between words alone, so that addresses and paths can still be copied."""
-    options = {"break_long_words": False, "break_on_hyphens": False, "subsequent_indent": indent}
-    folded = line if len(line) <= out.width else textwrap.fill(line, out.width, **options)
-    out.print(folded, soft_wrap=True)
+    if len(line) > out.width:
+        line = textwrap.fill(line, out.width, break_long_words=False, break_on_hyphens=False, subsequent_indent=indent)
+    out.print(line, soft_wrap=True)
 
 
 def _columns(header: Sequence[str], body: Sequence[Sequence[str]]) -> list[Column]:
