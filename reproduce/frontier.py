@@ -133,7 +133,7 @@ def fresh_models(folders: Sequence[Path], store: Store, device: str) -> list[Mod
     """The models of rows that a table has kept without weights, with fresh ones; `store` is the table's data."""
     for folder in folders:
         same = read_result(folder)["data_sha256"] == data_sha256(store)
-        expect(same, "--data", f"the data of {folder}", f"other data, {store.address}")
+        expect(same, "--data", f"the data of {folder}", f"other data, {store.address}", "changed")
     return [untrained(read_trained(folder)[1], store, str(folder), device) for folder in folders]
 
 
@@ -162,9 +162,8 @@ def _data(result: dict[str, Any]) -> str:
 
 def _refuse_other_weights(model: Model, evaluation: Evaluation) -> None:
     if model.segmenter.weights_sha256 != evaluation.result["weights_sha256"]:
-        raise InputError(
-            f"--models: expected the model that {evaluation.name} evaluated, found other weights in {model.name}"
-        )
+        wanted = f"the model that {evaluation.name} evaluated"
+        raise InputError(f"--models: expected {wanted}, found other weights in {model.name}", "changed")
 
 
 def _drawing(model: Model, evaluation: Evaluation) -> Callable[[], object]:

@@ -14,7 +14,9 @@ def untrained(config: AnyConfig, store: Store, asked: str, device: str = "cpu") 
     try:
         segmenter = config.model.build(spec)
     except ValueError as error:
-        raise InputError(f"{asked}: the method {config.model.method} does not fit the data: {error}") from error
+        raise InputError(
+            f"{asked}: the method {config.model.method} does not fit the data: {error}", "conflict"
+        ) from error
     segmenter.to(device, memory_format=torch.channels_last).eval()  # pyright: ignore[reportCallIssue]
     crop = None if spec.patches else min(spec.size)
     return Model(segmenter, config.model.method, segmenter.input_spec, spec.size, device, crop=crop)

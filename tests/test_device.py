@@ -1,8 +1,6 @@
 """Which device a command takes."""
 
-import os
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -11,7 +9,7 @@ import pytest
 import torch
 
 from berdiff import device
-from berdiff.device import BF16_TRIAL, choose_device, choose_precision
+from berdiff.device import choose_device, choose_precision
 from berdiff.errors import InputError
 from berdiff.training.config import EngineConfig
 from berdiff.training.engine import make_fabric
@@ -75,17 +73,3 @@ def test_bf16_is_tried_only_where_asked_for(monkeypatch, code: int):
     assert not calls
     assert choose_precision("cpu", "bf16") == "bf16"
     assert len(calls) == 1
-
-
-@pytest.mark.usefixtures("untried")
-def test_the_trial_finds_what_this_machine_does(monkeypatch):
-    monkeypatch.delenv("ONEDNN_MAX_CPU_ISA", raising=False)
-    ended = subprocess.run([sys.executable, "-c", BF16_TRIAL], capture_output=True, check=False, env=os.environ.copy())
-    if ended.returncode >= 0:
-        assert ended.returncode == 0, ended.stderr
-        pytest.skip("this machine can compute in bf16")
-    with pytest.raises(InputError, match=r"^--precision: .*ends the process by SIGILL"):
-        choose_precision("cpu", "bf16")
-    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
-    device.bf16_ends_by.cache_clear()
-    assert choose_precision("cpu", "bf16") == "bf16"  # the remedy is one

@@ -1,6 +1,8 @@
 """Errors: each has a code that programs read; the sentence is for people."""
 
 import pickle
+import re
+from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -11,7 +13,9 @@ from berdiff.errors import CODES, Code, InputError
 
 def test_every_code_has_a_meaning() -> None:
     assert set(CODES) == set(get_args(Code))
-    assert all(CODES.values())
+    page = (Path(__file__).parents[1] / "docs/extending.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `[a-z]+` \| .* \|$", page, re.MULTILINE)
+    assert rows == [f"| `{code}` | {meaning} |" for code, meaning in CODES.items()]
 
 
 def test_the_code_goes_with_the_error_through_processes() -> None:

@@ -150,12 +150,6 @@ def test_a_format_is_a_word_of_write(place: Path, trained: str) -> None:
     assert "pixels.csv" in json.loads((table.parent / "done.json").read_text())["files"]
 
 
-def test_it_is_a_row_of_a_table(place: Path) -> None:
-    table = "table lidc --rows threshold --data my.zarr --out table --steps 2 --slices 2 --device cpu"
-    berdiff(place, *table.split())
-    assert "threshold" in (place / "table/table.csv").read_text()
-
-
 def test_a_network_is_a_preset_and_a_bad_setting_one_sentence(place: Path) -> None:
     berdiff(place, *train("plain", "--model.preset", "plain-cnn", "--max-steps", "2", "--validation.every", "0"))
     assert json.loads((place / "plain/model/config.json").read_text())["model"]["preset"] == "plain-cnn"

@@ -106,11 +106,11 @@ def find(job: "TableJob", row: "TableRow", seed: int) -> tuple[Evaluation, int] 
         return None
     config = _anywhere(job.scale.config(row, seed))
     changed = training_differences(folder, config)
-    expect(not changed, folder, "a row trained as is asked now", f"another ({'; '.join(changed)})")
+    expect(not changed, folder, "a row trained as is asked now", f"another ({'; '.join(changed)})", "changed")
     evaluation, model = load_evaluation(folder, folder.name), untrained(config, job.store, ROWS)
     there = {**evaluation.result["settings"], "data_sha256": evaluation.result["data_sha256"]}
     other = evaluation_differences(there, identity(model, job.store, job.settings(row, model)), FREE_OF_WEIGHTS)
-    expect(not other, folder, "a row evaluated as is asked now", f"another ({'; '.join(other)})")
+    expect(not other, folder, "a row evaluated as is asked now", f"another ({'; '.join(other)})", "changed")
     return evaluation, read_trained(folder)[0]
 
 

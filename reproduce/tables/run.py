@@ -164,7 +164,7 @@ def trained(job: TableJob, row: TableRow, seed: int) -> Path:
     folder, run = job.folder("models", row, seed), job.folder("runs", row, seed)
     if folder.is_dir():
         changed = kept.training_differences(folder, config)
-        expect(not changed, folder, "a model trained as is asked now", f"another ({'; '.join(changed)})")
+        expect(not changed, folder, "a model trained as is asked now", f"another ({'; '.join(changed)})", "changed")
         return folder
     if kept.copy_same(folder, job.also, kept.TRAINED, lambda other: kept.training_differences(other, config)):
         return folder

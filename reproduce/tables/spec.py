@@ -66,7 +66,7 @@ def select_rows(table: PaperTable, patterns: tuple[str, ...]) -> PaperTable:
             fitting = [pattern]
         if not fitting:
             known = ", ".join(dict.fromkeys([*rows, *(METHODS.names() if table.any_method is not None else ())]))
-            raise InputError(f"--rows: expected rows of {table.name} ({known}), found {pattern}")
+            raise InputError(f"--rows: expected rows of {table.name} ({known}), found {pattern}", "name")
         names += fitting
     claims = tuple(claim for claim in table.claims if {claim.better, claim.worse} <= set(names))
     return replace(table, rows=tuple(row for name, row in rows.items() if name in names), claims=claims)

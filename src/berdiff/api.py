@@ -123,12 +123,13 @@ def train(
     config, run = _configuration(recipe, method, devices, {**asked, **(overrides or {})}), Path(out)
     two_stages = config.init is None and config.recipe in FIRST_STAGES
     if _rank() is not None:
-        raise InputError("train: this program has trained on several devices before; start another one")
+        raise InputError("train: this program has trained on several devices before; start another one", "conflict")
     if config.engine.devices != "1":
         _refuse_where_no_program_is(config.engine.devices)
         if two_stages:
             raise InputError(
-                f"devices: {recipe} trains in two stages, from Python on 1 device; `berdiff train` takes more"
+                f"devices: {recipe} trains in two stages, from Python on 1 device; `berdiff train` takes more",
+                "unsupported",
             )
     threads = torch.get_num_threads()
     try:
@@ -161,7 +162,8 @@ def _configuration(recipe: str, method: str | None, devices: int, settings: Mapp
     content = schema.plain(config)
     for name, value in settings.items():
         if name not in names:
-            raise InputError(f"overrides: no setting {name!r}; {nearest(name, names)}; `train RECIPE --help` has all")
+            known = f"{nearest(name, names)}; `train RECIPE --help` has all"
+            raise InputError(f"overrides: no setting {name!r}; {known}", "name")
         *groups, last = name.split(".")
         inner = content
         for group in groups:
@@ -173,7 +175,7 @@ def _configuration(recipe: str, method: str | None, devices: int, settings: Mapp
 def _refuse_where_no_program_is(devices: str) -> None:
     """Several devices need a program that can be started once more for each of them."""
     if hasattr(sys, "ps1") or not Path(sys.argv[0]).is_file():
-        raise InputError(f"devices: expected 1 in a notebook or an interactive session, found {devices}")
+        raise InputError(f"devices: expected 1 in a notebook or an interactive session, found {devices}", "unsupported")
 
 
 def _rank() -> int | None:
@@ -283,7 +285,9 @@ def segment(
     opened = _opened(model)
     if out is None:
         if write:
-            raise InputError("write: expected out beside it, found none; result.save(...) writes one result")
+            raise InputError(
+                "write: expected out beside it, found none; result.save(...) writes one result", "conflict"
+            )
         return opened.segment(image, n, **options)
     from berdiff.inference.inputs import find_inputs
     from berdiff.jobs.run import SegmentationJob
@@ -315,7 +319,7 @@ def _segment_settings(n: int, options: Mapping[str, Any]) -> SegmentSettings:
 
 def _known(given: Mapping[str, Any], names: Sequence[str], what: str) -> None:
     if unknown := sorted(given.keys() - {*names}):
-        raise InputError(f"{unknown[0]}: not one of the {what}, which are {', '.join(sorted(names)) or 'none'}")
+        raise InputError(f"{unknown[0]}: not one of the {what}, which are {', '.join(sorted(names)) or 'none'}", "name")
 
 
 def _opened(model: Model | str | Path, device: str = "auto") -> Model:

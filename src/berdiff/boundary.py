@@ -78,7 +78,9 @@ def refusal(error: Exception, what: str) -> InputError:
         return error
     if debugging():
         traceback.print_exception(error)
-    return InputError(f"{what}: {explain(error, what)}")
+    memory = isinstance(error, MemoryError) or _MEMORY.search(str(error))
+    code = "limit" if memory else "access" if foreseen(error) else "damaged"
+    return InputError(f"{what}: {explain(error, what)}", code)
 
 
 def foreseen(error: BaseException) -> str | None:

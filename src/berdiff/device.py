@@ -26,7 +26,9 @@ def choose_device(name: str = "auto") -> str:
         torch.zeros(1, device=name).add(1).item()  # some names stand for devices that hold no numbers
     except (RuntimeError, AssertionError, NotImplementedError, ImportError) as error:  # what torch raises without CUDA
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise InputError(f"--device: expected auto or a device of this machine, found {name!r} ({reason})") from error
+        raise InputError(
+            f"--device: expected auto or a device of this machine, found {name!r} ({reason})", "unsupported"
+        ) from error
     return name
 
 
@@ -50,7 +52,9 @@ def choose_precision(
     except RuntimeError:
         lacks = True
     if lacks:
-        raise InputError(f"{asked}: expected fp32 on this {device}, which has no bf16, found {precision}")
+        raise InputError(
+            f"{asked}: expected fp32 on this {device}, which has no bf16, found {precision}", "unsupported"
+        )
     if torch.device(device).type == "cpu":
         expect_bf16(asked)
     return precision
@@ -61,7 +65,8 @@ def expect_bf16(option: str) -> None:
     if ended_by := bf16_ends_by():
         raise InputError(
             f"{option}: expected a processor that can compute in bf16, found one where a product in bf16 ends the "
-            f"process by {ended_by}; set {BF16_REMEDY} in the environment, which leaves AMX out, or stay with 32 bits"
+            f"process by {ended_by}; set {BF16_REMEDY} in the environment, which leaves AMX out, or stay with 32 bits",
+            "unsupported",
         )
 
 

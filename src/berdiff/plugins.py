@@ -28,6 +28,6 @@ class Registry:
                 return point.load()
             except (ImportError, AttributeError) as error:
                 what = f"the entry point {point.name} = {point.value} of {point.group}"
-                raise InputError(f"{what}: expected something to import, found {error}") from error
+                raise InputError(f"{what}: expected something to import, found {error}", "damaged") from error
         kind = self.group.removeprefix("berdiff.").removesuffix("s")
-        raise InputError(f"{kind}: expected one of {', '.join(self.names())}, found {name!r}")
+        raise InputError(f"{kind}: expected one of {', '.join(self.names())}, found {name!r}", "name")

@@ -16,7 +16,7 @@ from typing import Annotated, Any, ClassVar, TypeVar
 
 from annotated_types import Ge, Lt
 
-from berdiff.errors import InputError
+from berdiff.errors import Code, InputError
 
 T = TypeVar("T")
 MAX_BYTES = 64 * 2**20  # of a JSON file
@@ -33,6 +33,7 @@ _BOUNDS = {
     "less_than_equal": ("le", "at most"),
     "less_than": ("lt", "less than"),
 }
+_CODES: dict[str, Code] = {"missing": "missing", "extra_forbidden": "name", "unexpected_keyword_argument": "name"}
 
 
 class Settings:
@@ -69,13 +70,14 @@ def parse(kind: type[T], content: Any, name: Callable[[str], str]) -> T:
     try:
         value = _adapter(kind).validate_json(json.dumps(content))
     except ValidationError as error:
-        raise InputError(_sentence(error.errors()[0], name)) from None
+        fault = error.errors()[0]
+        raise InputError(_sentence(fault, name), _CODES.get(fault["type"], "value")) from None
     for place, group in _groups(value):
         try:
             group.check()
         except InputError as error:
             setting, _, rest = str(error).partition(":")
-            raise InputError(f"{name(place + setting)}:{rest}") from error
+            raise InputError(f"{name(place + setting)}:{rest}", error.code) from error
     return value
 
 
@@ -97,14 +99,18 @@ def read_text(path: Path, what: str, most: int = MAX_TABLE_BYTES) -> str:
     try:
         found = path.stat()
         if not stat.S_ISREG(found.st_mode):
-            raise InputError(f"{path}: expected {what}, found no regular file")
+            raise InputError(f"{path}: expected {what}, found no regular file", "kind")
         if found.st_size > most:
-            raise InputError(f"{path}: expected {what} of at most {most >> 20} MB, found {found.st_size >> 20} MB")
+            size = f"{path}: expected {what} of at most {most >> 20} MB, found {found.st_size >> 20} MB"
+            raise InputError(size, "limit")
         return path.read_bytes().decode("utf-8")
     except UnicodeDecodeError as error:
-        raise InputError(f"{path}: expected {what}, found other bytes than UTF-8 text") from error
+        raise InputError(f"{path}: expected {what}, found other bytes than UTF-8 text", "damaged") from error
     except OSError as error:
-        raise InputError(f"{path}: expected {what}, found no readable file ({error.strerror or error})") from error
+        code = "missing" if isinstance(error, FileNotFoundError) else "access"
+        raise InputError(
+            f"{path}: expected {what}, found no readable file ({error.strerror or error})", code
+        ) from error
 
 
 def read_json(path: Path, what: str, nan: bool = False) -> Any:
@@ -119,7 +125,7 @@ def loads(text: str | bytes, where: str, what: str, nan: bool = False) -> Any:
         _refuse_odd(content, nan)
     except (ValueError, RecursionError) as error:
         reason = "too deep a nesting" if isinstance(error, RecursionError) else error
-        raise InputError(f"{where}: expected {what} in JSON, found something else ({reason})") from error
+        raise InputError(f"{where}: expected {what} in JSON, found something else ({reason})", "damaged") from error
     return content
 
 

@@ -1,11 +1,7 @@
-"""Tables on a terminal: what is too wide is made to fit, and names stay whole on one line as long as they can.
+"""Tables on a terminal. One that is too wide loses the columns that its command can do without, then the beginnings of
+its names; then cells of several words are folded, and at last the last columns are left out. What is left out is named.
 
-A table that is too wide gives way in this order: the columns that its command can do without are left out; names lose
-their beginning; cells of several words go on below themselves, on as few lines as can be; single words are broken; the
-last columns are left out. Names that differ never look the same, and columns that are left out are named.
-
-Wherever output is no terminal there is no edge to fold lines at, and tables are as wide as they need, unless the user
-sets COLUMNS: that is a wish, as it is for `berdiff doctor` and for the help of all commands.
+Output that is no terminal has no edge, unless the user sets COLUMNS.
 """
 
 import io
@@ -21,11 +17,12 @@ if TYPE_CHECKING:
 
 TextTable = tuple[list[str], list[list[str]]]
 """(header, rows)"""
+Column = tuple[str, list[str]]
+"""(header, cells)"""
 WIDE = 10_000  # columns where there is no edge
 READABLE = 120  # columns at most of sentences beside a name, however wide the terminal
 LEAST_NAME = 20  # columns that a name keeps: its end tells cases of one patient apart
 LEAST_HEAD = 8  # columns that a word of a header keeps
-MOST_LINES = 6  # of a cell
 CUT = "..."
 
 
@@ -33,13 +30,12 @@ def console() -> "Console":
     """Of stdout, without an edge where it is no terminal and COLUMNS is not set."""
     from berdiff.display import plain_console
 
-    found = plain_console()
-    asked = os.environ.get("COLUMNS", "")
+    out, asked = plain_console(), os.environ.get("COLUMNS", "")
     if asked.isdecimal() and int(asked) > 0:
-        found.width = int(asked)
-    elif not found.is_terminal:
-        found.width = WIDE
-    return found
+        out.width = int(asked)
+    elif not out.is_terminal:
+        out.width = WIDE
+    return out
 
 
 def show(
@@ -52,7 +48,7 @@ def show(
     too near."""
     out = out or console()
     for header, body in tables:
-        table, dropped = _fitting(header, body, drop, out.width)
+        table, dropped = _fitted(header, body, drop, out.width)
         out.print(table, "")
         if dropped:
             _print(out, f"left out to fit: {', '.join(dropped)}; --json has all")
@@ -65,9 +61,10 @@ def as_text(tables: Sequence[TextTable], lines: Sequence[str] = ()) -> str:
     from rich.console import Console
 
     text = io.StringIO()
-    plain = {"markup": False, "emoji": False, "highlight": False, "color_system": None, "force_jupyter": False}
-    out = Console(file=text, width=READABLE, **plain)
-    show(tables, lines, out=out)
+    plain = Console(
+        file=text, width=READABLE, markup=False, emoji=False, highlight=False, color_system=None, force_jupyter=False
+    )
+    show(tables, lines, out=plain)
     return "\n".join(line.rstrip() for line in text.getvalue().rstrip().splitlines())
 
 
@@ -110,7 +107,7 @@ def show_pairs(pairs: Sequence[tuple[str, str]]) -> None:
 
 def width_of(header: Sequence[str], body: Sequence[Sequence[str]], pad: int = 1) -> int:
     """The columns that a table needs where only its header may be folded."""
-    return _sum([_least(*column) for column in _columns(header, body)], pad)
+    return _sum([_whole(*column) for column in _columns(header, body)], pad)
 
 
 def shortened(name: str, width: int) -> str:
@@ -120,147 +117,68 @@ def shortened(name: str, width: int) -> str:
 
 def _print(out: "Console", line: str, indent: str = "") -> None:
     """Folded between words alone, so that addresses and paths can still be copied."""
-    options = {"break_long_words": False, "break_on_hyphens": False, "subsequent_indent": indent}
-    folded = line if len(line) <= out.width else textwrap.fill(line, out.width, **options)
-    out.print(folded, soft_wrap=True)
+    if len(line) > out.width:
+        line = textwrap.fill(line, out.width, break_long_words=False, break_on_hyphens=False, subsequent_indent=indent)
+    out.print(line, soft_wrap=True)
 
 
-# --- which columns, and how wide -------------------------------------------------------------------------------------
-
-
-def _fitting(header: list[str], body: list[list[str]], drop: Sequence[str], width: int) -> tuple["Table", list[str]]:
-    """The table as it fits, and the columns that are left out for it."""
-    dropped: list[str] = []
-    for name in drop:
-        if name in header and width_of(header, body) > width:
-            header, body = _without(header, body, header.index(name))
-            dropped.append(name)
-    while (widths := _widths(header, body, width)) is None:
-        dropped.append(header[-1])
-        header, body = _without(header, body, len(header) - 1)
-    return _rich(header, body, widths, _pad(header, body, width)), dropped
-
-
-def _without(header: list[str], body: list[list[str]], i: int) -> TextTable:
-    return [*header[:i], *header[i + 1 :]], [[*row[:i], *row[i + 1 :]] for row in body]
-
-
-def _widths(header: list[str], body: list[list[str]], width: int) -> list[int] | None:
-    """Of each column, for cells on as few lines as can be; None where they fit on no number of lines."""
-    columns, pad = _columns(header, body), _pad(header, body, width)
-    for broken in (False, True):
-        for lines in range(1, MOST_LINES + 1):
-            widths = [_least(*column, lines, broken or i == 0, names=i == 0) for i, column in enumerate(columns)]
-            if _sum(widths, pad) <= width:
-                return _widened(columns, widths, width, pad)
-    return [width] if len(columns) == 1 else None
-
-
-def _widened(columns: list[tuple[str, list[str]]], widths: list[int], width: int, pad: int) -> list[int]:
-    """What is left over: labels on two lines at most, other cells on one, and the rest is for names and headers."""
-    out = list(widths)
-    wishes = [_least(*columns[0], 2, True, names=True), *(_least(*column) for column in columns[1:])]
-    for i, wish in enumerate(wishes):
-        if wish > out[i] and _sum(out, pad) + wish - out[i] <= width:
-            out[i] = wish
-    out[0] = min(max(out[0], _least(*columns[0])), out[0] + width - _sum(out, pad))
-    whole = [max(found, len(name)) for found, (name, _) in zip(out, columns, strict=True)]
-    return whole if _sum(whole, pad) <= width else out  # no header is folded, or as many as must be
-
-
-def _columns(header: Sequence[str], body: Sequence[Sequence[str]]) -> list[tuple[str, list[str]]]:
-    """(header, cells) of each."""
+def _columns(header: Sequence[str], body: Sequence[Sequence[str]]) -> list[Column]:
     return [(name, [row[i] for row in body]) for i, name in enumerate(header)]
-
-
-def _pad(header: list[str], body: list[list[str]], width: int) -> int:
-    """Spaces between columns."""
-    return 2 if width_of(header, body, 2) <= width else 1
 
 
 def _sum(widths: Sequence[int], pad: int) -> int:
     return sum(widths) + pad * (len(widths) - 1)
 
 
-def _least(head: str, cells: Sequence[str], lines: int = 1, broken: bool = False, names: bool = False) -> int:
-    """The least width of a column whose cells take at most so many lines, and whose header any number.
-
-    `broken`: a long word is no reason for a wide column. `names`: a cell of one word can be shortened.
-    """
-    words = max(map(len, _head_words(head).split()), default=1)
-    needs = [min(words, LEAST_HEAD) if broken else words]
-    for cell in {*cells}:
-        if names and " " not in cell:
-            needs.append(min(len(cell), LEAST_NAME))
-        elif len(cell) > max(needs):
-            needs.append(_least_of_cell(cell, lines, broken))
-    return max(needs)
+def _word(texts: Sequence[str]) -> int:
+    """The length of the longest word."""
+    return max((len(word) for text in texts for word in text.split()), default=1)
 
 
-def _least_of_cell(cell: str, lines: int, broken: bool) -> int:
-    word = max(map(len, cell.split()), default=0)
-    width = max(min(word, LEAST_NAME) if broken and lines > 1 else word, -(-len(cell) // lines))
-    while len(_folded(cell, width)) > lines:
-        width += 1
-    return width
+def _whole(head: str, cells: Sequence[str]) -> int:
+    """The width of a column of which only the header is folded."""
+    return max(_word([head]), *map(len, cells), 1)
 
 
-# --- what stands in the cells ----------------------------------------------------------------------------------------
+def _least(head: str, cells: Sequence[str], most: int) -> int:
+    """The width of a column that breaks no word of its cells of up to `most` letters."""
+    return max(min(_word([head]), LEAST_HEAD), min(_word(cells), most))
 
 
-def _folded(text: str, width: int) -> list[str]:
-    """Lines of words; a word that is too long is broken at its hyphens, or where it must be."""
-    if len(text) <= width:
-        return [text]
-    too_long = max(map(len, text.split()), default=0) > width
-    return textwrap.wrap(text, width, break_on_hyphens=too_long)
-
-
-def _head_words(head: str) -> str:
-    """Names of fields can be folded after an underscore."""
-    return head.replace("_", "_ ")
-
-
-def _folded_head(head: str, width: int) -> list[str]:
-    lines = [head] if len(head) <= width else _folded(_head_words(head), width)
-    return [line.replace("_ ", "_") for line in lines]
-
-
-def _short_names(names: Sequence[str], width: int) -> dict[str, str]:
-    """Names as they fit on one line: their ends, or beginnings and ends where ends alone are the same. Where those are
-    the same too, names are whole, on several lines."""
-    every = {*names}
-    keep = max(width - len(CUT), 2)
-    ends = {name: shortened(name, width) for name in every}
-    both = {
-        name: name if len(name) <= width else name[: keep // 2] + CUT + name[len(name) - (keep - keep // 2) :]
-        for name in every
-    }
-    for short in (ends, both):
-        if len({*short.values()}) == len(every):
-            return short
-    return {name: "\n".join(_folded(name, width)) for name in every}
-
-
-def _rich(header: list[str], body: list[list[str]], widths: list[int], pad: int) -> "Table":
+def _fitted(header: list[str], body: list[list[str]], drop: Sequence[str], width: int) -> tuple["Table", list[str]]:
+    """The table as it fits, and the columns that are left out for it."""
     from rich.table import Table
     from rich.text import Text
 
-    names = _short_names([row[0] for row in body if " " not in row[0]], widths[0])
-    rows = [["\n".join(_folded(*cell)) for cell in zip(row, widths, strict=True)] for row in body]
-    for row, (name, *_) in zip(rows, body, strict=True):
-        row[0] = names.get(name, row[0])
+    columns, dropped = _columns(header, body), list[str]()
+    for name in drop:
+        if name in header and _sum([_whole(*column) for column in columns], 1) > width:
+            columns = [column for column in columns if column[0] != name]
+            dropped.append(name)
+    least = [_least(*column, LEAST_NAME if i == 0 else width) for i, column in enumerate(columns)]
+    while len(columns) > 1 and _sum(least, 1) > width:
+        dropped.append(columns.pop()[0])
+        least.pop()
+    heads = [max(len(name), _whole(name, cells)) for name, cells in columns]
+    pad = 2 if _sum([_whole(*column) for column in columns], 2) <= width else 1
+    widths = heads if _sum(heads, pad) <= width else [_whole(*column) for column in columns]
+    while _sum(widths, pad) > width and (wide := [i for i, found in enumerate(widths) if found > least[i]]):
+        widths[max(wide, key=lambda i: widths[i])] -= 1
     table = Table(box=None, pad_edge=False, padding=(0, pad, 0, 0))
-    for i, name in enumerate(header):
-        left = i == 0 or _is_folded_text([row[i] for row in rows])
-        head, justify = Text("\n".join(_folded_head(name, widths[i]))), "left" if left else "right"
-        # characters of double width, which are not counted here, are folded and not cut
-        table.add_column(head, justify=justify, vertical="bottom", overflow="fold")
-    for row in rows:
+    names = _short_names(columns[0][1], widths[0])
+    for i, (name, found) in enumerate(zip((name for name, _ in columns), widths, strict=True)):
+        head = Text(name if len(name) <= found else name.replace("_", "_\n"))
+        table.add_column(head, justify="right" if i else "left", vertical="bottom", overflow="fold", width=found)
+    for row in zip(names, *(cells for _, cells in columns[1:]), strict=True):
         table.add_row(*map(Text, row))
-    return table
+    return table, dropped
 
 
-def _is_folded_text(cells: Sequence[str]) -> bool:
-    """Words on several lines are read from the left, numbers from the right."""
-    return any("\n" in cell for cell in cells) and all(not cell or cell[0].isalpha() for cell in cells)
+def _short_names(names: list[str], width: int) -> list[str]:
+    """Those that are one word by their ends, or by beginnings and ends; whole where even so two look the same."""
+    every, keep = {name for name in names if " " not in name and len(name) > width}, max(width - len(CUT), 2)
+    for start in (0, keep // 2):
+        short = {name: name[:start] + CUT + name[len(name) - keep + start :] for name in every}
+        if len({*short.values()}) == len(every):
+            return [short.get(name, name) for name in names]
+    return names

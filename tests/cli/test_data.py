@@ -2,8 +2,6 @@
 
 import json
 import pickle
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -66,12 +64,6 @@ def test_show_takes_cases_of_different_patients(tmp_path, monkeypatch, capsys):
     )
 
 
-def test_prepare_as_json(tmp_path, capsys):
-    write_hdf5(tmp_path / "a.hdf5")
-    assert main(["data", "prepare", "lidc-hdf5", str(tmp_path / "a.hdf5"), str(tmp_path / "s"), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["counts"]["test"]["cases"] == 3
-
-
 def refusal(arguments: list[str], capsys) -> str:
     """The one line on standard error with which a command ends with exit code 2."""
     assert main(["data", *arguments]) == 2
@@ -95,14 +87,6 @@ def test_bad_input_is_one_sentence(tmp_path, capsys):
     assert "expected a prepared store" in refusal(["info", str(tmp_path / "empty")], capsys)
     assert "expected a prepared store" in refusal(["show", str(tmp_path / "empty")], capsys)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.hdf5", "empty"]
-
-
-def test_a_pickle_that_runs_code(tmp_path, capsys):
-    mark = tmp_path / "ran"
-    (tmp_path / "a.pickle").write_bytes(b"cposix\nmkdir\n(S'" + str(mark).encode() + b"'\ntR.")
-    sentence = refusal(["prepare", "lidc-pickle", str(tmp_path / "a.pickle"), str(tmp_path / "s")], capsys)
-    assert "found posix.mkdir; not loaded" in sentence
-    assert [path.name for path in tmp_path.iterdir()] == ["a.pickle"]
 
 
 def test_verify_prints_each_fault(tmp_path, capsys):
@@ -171,13 +155,3 @@ def test_a_source_of_another_package_joins_by_an_entry_point(tmp_path, monkeypat
     found = json.loads(capsys.readouterr().out)
     assert (found["source"], found["counts"]["all"]["cases"], found["intensity"]["rule"]) == ("white", 4, "dtype")
     assert "expected something to import" in refusal(["prepare", "broken", str(tmp_path / "t")], capsys)
-
-
-def test_help_needs_no_torch():
-    code = (
-        "import sys; from berdiff.cli.main import main\n"
-        "try: main(['data', '--help'])\n"
-        "except SystemExit: pass\n"
-        "assert not {'torch', 'monai', 'zarr'} & set(sys.modules), 'imported'"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)

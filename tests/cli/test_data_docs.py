@@ -51,15 +51,6 @@ def test_own_data_in_four_lines(mine):
     assert Path("results/p01/result.json").is_file()
 
 
-def test_python_example(mine):
-    run_example()
-    scope: dict[str, object] = {}
-    exec(block("In Python"), scope)
-    batch = scope["batch"]
-    assert batch.image.shape == (32, 1, 64, 64)
-    assert batch.masks.shape == (32, 1, 1, 64, 64)
-
-
 def test_every_source_is_there():
     for name in SOURCES.names():
         assert f"`berdiff data prepare {name} " in TEXT

@@ -10,10 +10,8 @@ import pytest
 from dicom_writer import write_slice
 from PIL import Image
 
-import berdiff
 from berdiff.cli.main import main
 from berdiff.data.reading import read_image
-from berdiff.errors import InputError
 
 FAST = ["--samples", "2", "--steps", "1"]
 CENTER = ["--center", "1", "40", "40"]
@@ -166,15 +164,6 @@ def test_air(tmp_path, capsys):
     assert "nothing to see" in facts(tmp_path / "even")["warnings"][0]
 
 
-def test_from_python(brain):
-    model = berdiff.load("lidc", "cpu")
-    with pytest.raises(InputError, match="looks like an MR"):
-        model.segment(brain, n=1, steps=1, center=(1, 40, 40))
-    result = model.segment(brain, n=1, steps=1, center=(1, 40, 40), force=True)
-    assert "looks like an MR" in result.warnings[0]
-    assert "force" not in result.settings  # the masks do not depend on it
-
-
 def test_names_of_people_and_series(tmp_path, capsys):
     tags = {"SeriesDescription": "Chest 2.5", "SeriesNumber": "7", "SeriesDate": "20240131"}
     uid = "1.3.6.1.4.1.14519.5.2.1.6279.6001.98765432"
@@ -197,21 +186,6 @@ def test_names_of_people_and_series(tmp_path, capsys):
             assert "Chest 2.5" not in path.read_text(), path
 
 
-def test_channels_have_the_names_of_the_model(tmp_path):
-    from .small_model import save_model
-
-    model = save_model(tmp_path / "model", ("t1", "flair"), 32, rule="brain")
-    rng = np.random.default_rng(5)
-    both = rng.integers(1, 900, (32, 32, 2, 2)).astype(np.int16)
-    out = tmp_path / "out"
-    arguments = (model, save_nifti(tmp_path / "both.nii.gz", both), "--write", "report", "viewer")
-    assert segment(out, *arguments) == 0
-    for page in ("report.html", "viewer.html"):
-        text = (out / "both" / page).read_text()
-        assert "flair" in text
-        assert "channel 2" not in text
-
-
 def test_a_gap_in_a_series(tmp_path, capsys):
     scan, out = chest(tmp_path / "ct"), tmp_path / "out"
     write_slice(scan / "far.dcm", np.full((80, 80), 700, np.int16), 10.0)
@@ -231,15 +205,6 @@ def test_a_gap_in_a_series(tmp_path, capsys):
     assert segment(tmp_path / "default", "lidc", scan, *CENTER, "--allow-gaps") == 0
     assert not list((tmp_path / "default").rglob("*.dcm"))
     assert segment(tmp_path / "seg", "lidc", *asked, "dicom-seg", "--allow-gaps") == 2
-
-
-def test_a_gap_in_one_of_two_series_of_a_folder(tmp_path, capsys):
-    scan, out = chest(tmp_path / "ct"), tmp_path / "out"
-    for z in (0.0, 2.5, 5.0, 15.0):
-        write_slice(scan / f"other{z}.dcm", np.full((80, 80), 700, np.int16), z, series="1.9")
-    assert segment(out, "lidc", scan, *CENTER, "--write", "json") == 2
-    assert "5 to 15 mm" in capsys.readouterr().err
-    assert facts(out)["name"] == "1.2.3.4"  # the other one is whole
 
 
 def test_values_that_say_nothing_are_a_warning_and_no_warning_hides_another(tmp_path):

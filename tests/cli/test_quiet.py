@@ -55,11 +55,3 @@ def test_every_command_takes_json(words: list[str], capsys):
     with pytest.raises(SystemExit):
         sys.exit(main([*words, "--help"]))
     assert "--json" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("name", ["data", "compare", "runs"])
-def test_the_help_of_a_command_names_it(name: str, capsys):
-    assert name in COMMANDS
-    with pytest.raises(SystemExit):
-        sys.exit(main([name, "--help"]))
-    assert "--quiet" in capsys.readouterr().out

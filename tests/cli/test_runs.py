@@ -7,8 +7,6 @@ import pytest
 from PIL import Image
 
 from berdiff.cli.main import main
-from berdiff.training.learning_curves import curves
-from berdiff.training.run_folder import read_run
 
 
 def make_run(folder: Path, seed: int = 0, ended: bool = True) -> Path:
@@ -77,17 +75,3 @@ def test_plot_shows_the_curves_of_several_runs(tmp_path: Path, capsys: pytest.Ca
     ]
     assert main(["plot", str(tmp_path / "none"), "--out", str(one)]) == 2
     assert main(["plot", runs[0], "--out", str(tmp_path / "curves.txt")]) == 2
-
-
-def test_plot_of_a_run_without_validation_shows_its_loss_alone(tmp_path: Path) -> None:
-    run, other = make_run(tmp_path / "a"), make_run(tmp_path / "b")
-    rows = [line for line in (run / "stats.jsonl").read_text().splitlines() if '"validation"' not in line]
-    (run / "stats.jsonl").write_text("\n".join(rows) + "\n")
-    (panel,) = curves([read_run(run)]).axes
-    assert (panel.get_title(), list(panel.lines[0].get_xdata())) == ("loss", [10, 20])
-    titles = [panel.get_title() for panel in curves([read_run(run), read_run(other)]).axes]
-    assert titles == ["validation GED", "validation HM-IoU", "loss"], "one of them was validated"
-    assert main(["plot", str(run), "--out", str(tmp_path / "loss.png")]) == 0
-    (run / "stats.jsonl").write_text("")
-    assert main(["plot", str(run), "--out", str(tmp_path / "none.png")]) == 2
-    assert not (tmp_path / "none.png").exists()

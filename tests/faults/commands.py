@@ -84,11 +84,12 @@ class World:
 
         return behind_the_boundary("view", save)
 
-    def figure(self, out: Path) -> int:
-        return main(["figure", "curves", str(self.base / "runs"), "--out", str(out)])
+    def plot(self, out: Path) -> int:
+        files = ["--out", str(out / "curves.png"), "--csv", str(out / "curves.csv")]
+        return main(["plot", str(self.base / "runs/runs"), *files])
 
 
-COMMANDS = ("segment", "prepare", "evaluate", "train", "table", "view", "figure")
+COMMANDS = ("segment", "prepare", "evaluate", "train", "table", "view", "plot")
 
 
 def trained(call: Callable[[], object]) -> int:

@@ -22,33 +22,12 @@ Rng = np.random.Generator
 SIZES = (0, 1, -1, 2, 7, 127, 255, 256, 2**15, 2**16 - 1, 2**20, 40000, 2**31 - 1, 2**31, 2**32 - 1, 2**40, 2**63 - 1)
 VALUES = (None, True, -1, 0, 1, 2**31, 2**70, 1e400, -1e308, 1e-320, float("nan"), "", "x" * 5000, "$\\frac{$", "[red]")
 VALUES += (
-    "../../x",
-    "s3://nowhere/x",
-    "http://127.0.0.1:9/x",
-    "reference::x",
-    [],
-    {},
-    [[]],
-    "\x1b[31m",
-    "\x00",
-    "1e400",
-)
+    "../../x", "s3://nowhere/x", "http://127.0.0.1:9/x", "reference::x", [], {}, [[]], "\x1b[31m", "\x00", "1e400",
+)  # fmt: skip
 CELLS = (
-    "",
-    "nan",
-    "inf",
-    "-1",
-    "1e999",
-    "9" * 400,
-    '"',
-    "a,b,c,d,e,f,g",
-    "\x00",
-    "../..",
-    "é",
-    "\ud800",
-    "$x$",
+    "", "nan", "inf", "-1", "1e999", "9" * 400, '"', "a,b,c,d,e,f,g", "\x00", "../..", "é", "\ud800", "$x$",
     "a\nb",
-)
+)  # fmt: skip
 
 
 def damage(rng: Rng, root: Path) -> str:
@@ -216,38 +195,18 @@ def _gz_bomb(rng: Rng, path: Path) -> None:
 
 def _dicom_tag(rng: Rng, path: Path) -> None:
     odd = (
-        "",
-        "0",
-        "-1",
-        "1e300",
-        "nan",
-        "inf",
-        "99999",
-        "x" * 100,
-        "1\\2",
-        "0\\0",
-        "1\\0\\0\\0\\1\\0",
-        "$x$[red]",
+        "", "0", "-1", "1e300", "nan", "inf", "99999", "x" * 100, "1\\2", "0\\0", "1\\0\\0\\0\\1\\0", "$x$[red]",
         "é",
-    )
+    )  # fmt: skip
     tags = ("PixelSpacing", "ImagePositionPatient", "ImageOrientationPatient", "SliceThickness", "RescaleSlope")
     tags += (
-        "RescaleIntercept",
-        "InstanceNumber",
-        "NumberOfFrames",
-        "SeriesInstanceUID",
-        "StudyInstanceUID",
+        "RescaleIntercept", "InstanceNumber", "NumberOfFrames", "SeriesInstanceUID", "StudyInstanceUID",
         "PatientID",
-    )
+    )  # fmt: skip
     tags += (
-        "PatientName",
-        "SpecificCharacterSet",
-        "SOPClassUID",
-        "SOPInstanceUID",
-        "Modality",
-        "StudyDate",
+        "PatientName", "SpecificCharacterSet", "SOPClassUID", "SOPInstanceUID", "Modality", "StudyDate",
         "PatientSex",
-    )
+    )  # fmt: skip
     numbers = ("Rows", "Columns", "BitsAllocated", "BitsStored", "HighBit", "PixelRepresentation", "SamplesPerPixel")
     data = dcmread(path, force=True)
     for _ in range(int(rng.integers(1, 4))):
@@ -280,16 +239,9 @@ def _deflate_bomb(rng: Rng, path: Path) -> None:
 def _npy_header(rng: Rng, path: Path) -> None:
     content = path.read_bytes()
     shapes = (
-        "(40000, 40000)",
-        "(99999999999, 9)",
-        "(-1, 24)",
-        "()",
-        "(24,)",
-        "(24, 24, 24, 24)",
-        "(" * 60,
-        "[]",
+        "(40000, 40000)", "(99999999999, 9)", "(-1, 24)", "()", "(24,)", "(24, 24, 24, 24)", "(" * 60, "[]",
         "(2**9)",
-    )
+    )  # fmt: skip
     types = ("|O", "<f8", "<U9", "|V9999999999", "<f16", ">u2", "<M8[s]", "<c8")
     text = f"{{'descr': '{types[rng.integers(len(types))]}', 'fortran_order': {rng.choice(['False', '1', 'x'])}, "
     text += f"'shape': {shapes[rng.integers(len(shapes))]}, }}"

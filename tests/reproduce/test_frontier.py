@@ -4,7 +4,6 @@ import csv
 import json
 import random
 from dataclasses import replace
-from itertools import permutations
 from pathlib import Path
 from statistics import median
 
@@ -143,25 +142,6 @@ def test_what_cannot_stand_in_one_figure_is_one_sentence(base: Path, tmp_path: P
             make_frontier(folders, models_of(base, *models), **{"metric": "ged_4", **options})
 
 
-def test_points_are_of_the_same_cases_not_of_as_many(base: Path, tmp_path: Path):
-    (model,) = models_of(base, "narrow")
-    for limit, seed, size in ((5, 0, 32), (5, 0, 2), (5, 1, 32), (5, 2, 32), (9, 0, 32), (None, 0, 32), (None, 1, 32)):
-        settings = replace(SETTINGS, limit=limit, seed=seed, batch_size=size)
-        evaluate(model, MemoryStore(20), tmp_path / f"{limit}-{seed}-{size}", settings)  # type: ignore[arg-type]
-    stood = set()
-    for a, b in permutations(sorted(tmp_path.iterdir()), 2):
-        cases, others = (set(from_csv(folder / "per_case.csv")["case"]) for folder in (a, b))
-        if cases == others:
-            make_frontier([a, b], metric="ged_4")
-            stood.add(frozenset({a.name, b.name}))
-        else:
-            found = f"found {len(others)} cases, {len(cases & others)} of them the same"
-            with pytest.raises(InputError, match=f"^{b.name}: expected the {len(cases)} cases of {a.name}, {found}$"):
-                make_frontier([a, b], metric="ged_4")
-    assert stood >= {frozenset({"5-0-32", "5-0-2"}), frozenset({"None-0-32", "None-1-32"})}
-    assert frozenset({"5-0-32", "5-1-32"}) not in stood
-
-
 @pytest.fixture
 def passes(monkeypatch) -> list[tuple]:
     """What the network is given, pass by pass, and in which precision; measurements are one pass of each run."""
@@ -201,20 +181,6 @@ def test_seconds_are_of_what_the_evaluation_saw(passes: list[tuple], tmp_path: P
     assert counts == ([1, 4, 9] if patches else [1, 1, 1])
 
 
-def test_seconds_are_of_the_recorded_precision_whatever_that_of_the_model(passes: list[tuple], tmp_path: Path):
-    dtypes = {"fp32": torch.float32, "bf16": torch.bfloat16}
-    settings, model = EvaluationSettings(samples=2, limit=1), bright(16)
-    for precision in dtypes:
-        model.segmenter.precision = precision  # type: ignore[assignment]
-        evaluate(model, MemoryStore(20), tmp_path / precision, settings)  # type: ignore[arg-type]
-    for own in dtypes:
-        model.segmenter.precision = own  # type: ignore[assignment]
-        passes.clear()
-        make_frontier([tmp_path / precision for precision in dtypes], [model] * 2, "ged_2")
-        assert [dtype for _, dtype in passes] == list(dtypes.values())
-        assert model.segmenter.precision == own
-
-
 def test_an_evaluation_that_cannot_be_measured_here_is_one_sentence(passes: list[tuple], tmp_path: Path, monkeypatch):
     """Its recorded seconds can be drawn all the same."""
     for name in ("bf16", "compiled"):
@@ -233,9 +199,3 @@ def test_an_evaluation_that_cannot_be_measured_here_is_one_sentence(passes: list
             make_frontier([tmp_path / name], [bright(16)], "ged_2")
         assert make_frontier([tmp_path / name], metric="ged_2").seconds == "recorded"
     assert not passes
-
-
-def test_evaluations_of_one_name_are_told_apart(base: Path, tmp_path: Path):
-    (tmp_path / "narrow").symlink_to(base / "narrow")
-    made = make_frontier([base / "narrow", tmp_path / "narrow"], metric="ged_4")
-    assert [point.name for point in made.points] == [str(base / "narrow"), str(tmp_path / "narrow")]

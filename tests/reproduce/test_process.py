@@ -2,7 +2,6 @@
 
 import math
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +15,7 @@ from berdiff.errors import InputError
 from berdiff.inference.model import Model
 from berdiff.methods.gaussian import GaussianDiffusion
 from fakes import Bright, MemoryStore, bright_model, diffusion, make_spec
-from reproduce.process import MOST, forward_chain, plot_process, run_process
+from reproduce.process import forward_chain, run_process
 
 SPEC = make_spec(size=(8, 8), targets=("disc",))
 
@@ -67,16 +66,6 @@ def test_reverse_chains_are_the_samples_of_the_case():
         np.testing.assert_array_equal(chain[17], seen[2][0, i, 0])
         np.testing.assert_array_equal(chain[0], samples[0, i, 0])
     assert any((process.reverse[0][t] != process.reverse[1][t]).any() for t in (50, 33, 17))
-
-
-def test_the_picture_is_the_same_twice_and_long_chains_are_thinned(tmp_path: Path):
-    store = MemoryStore()
-    for name in ("a", "b"):
-        process = run_process(bright_model(SPEC), store, 1, "case 4", options={"steps": 20})  # type: ignore[arg-type]
-        plot_process(process, tmp_path / f"{name}.png")
-    assert len(process.reverse[0]) == 21 > MOST
-    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
-    assert process.case == "case 4"
 
 
 def test_what_cannot_be_shown_is_one_sentence():

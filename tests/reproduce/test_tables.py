@@ -96,20 +96,6 @@ def test_short_training_is_the_long_one_half_way(whole: Path) -> None:
         assert long.weights_sha256 == model_folder.load(run.path).weights_sha256
 
 
-def test_what_is_done_is_not_done_again(address: str, whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = {name: (whole / name).read_bytes() for name in TEXTS}
-
-    def never(*args, **kwargs):
-        raise AssertionError("done again")
-
-    monkeypatch.setattr("reproduce.tables.run.train", never)
-    monkeypatch.setattr("berdiff.evaluation.evaluate.sample_cases", never)
-    run_table(job("kernel", address, whole, seeds=2))
-    assert {name: (whole / name).read_bytes() for name in TEXTS} == before
-    with pytest.raises(InputError, match=r"gaussian-short-seed-0: expected a model trained as is asked now.*max-steps"):
-        run_table(job("kernel", address, whole, seeds=2, steps=6))
-
-
 # --- killed ----------------------------------------------------------------------------------------------------------
 
 
@@ -296,16 +282,6 @@ def test_any_method_is_a_row_by_its_name(address: str, tmp_path: Path) -> None:
         select_rows(TABLES["lidc"], ("nonsense",))
 
 
-def test_rows_of_one_model_train_it_once(address: str, tmp_path: Path) -> None:
-    rows = (sampling.make_row("ddpm-soft", 2), sampling.make_row("ddim-1", 2))
-    result = run_table(job(replace(sampling.TABLE, rows=rows, claims=()), address, tmp_path / "table", steps=2))
-    assert [path.name for path in (tmp_path / "table/models").iterdir()] == ["model-seed-0"]
-    assert [row["steps"] for row in result["rows"]] == [[2], [2]]
-    assert len(json.loads((tmp_path / "table/runs/model-seed-0/environment.json").read_text())) == 1  # sessions
-    assert result["rows"][0]["paper"]["ged_16"] == 0.441
-    assert "Claims" not in (tmp_path / "table/table.md").read_text()
-
-
 def test_brats_from_end_to_end_and_one_patient_is_a_smoke_figure(tmp_path: Path) -> None:
     case_folder(tmp_path / "data")
     prepare("brats", tmp_path / "data", tmp_path / "store.zarr", Options(**SMALL))
@@ -387,13 +363,6 @@ def test_a_method_without_a_published_size_is_no_row_of_the_papers_scale(address
     words = "^--scale paper: expected a preset paper for the row stand-in of the method stand-in, found none$"
     with pytest.raises(InputError, match=words):  # before the row above it is trained
         asked.check()
-
-
-def test_a_caption_says_which_network_each_row_has(address: str) -> None:
-    paper = scale.paper(open_store(address), address)
-    others = select_rows(TABLES["lidc"], ("berdiff", "car", "unet", "ssn")).rows
-    assert paper.training(TABLES["lidc"].rows).startswith("network preset paper-128, batches of 32, 86,500 steps")
-    assert paper.training(others).startswith("network presets paper-128 (berdiff, unet), paper (car, ssn), batches")
 
 
 def test_a_plan_checks_and_writes_nothing(address: str, tmp_path: Path) -> None:

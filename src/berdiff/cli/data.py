@@ -36,7 +36,7 @@ def command(argv: list[str]) -> None:
     if name == "prepare":
         return prepare(rest)
     if name not in COMMANDS:
-        raise InputError(f"data: expected one of {', '.join(COMMANDS)}, found {name!r}")
+        raise InputError(f"data: expected one of {', '.join(COMMANDS)}, found {name!r}", "name")
     parse({"verify": Verify, "info": Info, "show": Show}[name], rest, f"data {name}").run()
 
 
@@ -110,7 +110,7 @@ class Verify:
             print("".join(f"{fault}\n" for fault in faults[1:]), end="", file=sys.stderr)
             print(f"{self.store}: {f'{len(faults)} faults' if faults else 'whole'}")
         if faults:
-            raise InputError(faults[0])
+            raise InputError(faults[0], "damaged")
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,7 @@ class Export:
         from berdiff.output.bundle_files import export_bundle
 
         if self.size is not None:
-            raise InputError("--size: expected it with --format onnx alone, found it with bundle")
+            raise InputError("--size: expected it with --format onnx alone, found it with bundle", "conflict")
         files = export_bundle(model, folder.resolve(self.model), self.out)
         run = f"python -m monai.bundle run --config_file {self.out}/configs/inference.json --bundle_root {self.out}"
         return {"files": files}, f"{model.name}; run it by: {run} --dataset_dir IMAGES"

@@ -34,7 +34,7 @@ class Push:
         address = hub.parse(self.address)
         if self.revision is not None:
             if address.revision is not None:
-                raise InputError("--revision: expected the branch once, found it in the address too")
+                raise InputError("--revision: expected the branch once, found it in the address too", "conflict")
             address = hub.parse(f"{self.address}@{self.revision}")
         if self.license is not None and not re.fullmatch(r"[\w.+-]+", self.license):
             raise InputError(f"--license: expected an identifier such as apache-2.0, found {self.license!r}")

@@ -14,7 +14,8 @@ ROOT = Path(berdiff.__file__).parents[2]
 def command(name: str) -> Callable[[list[str]], None]:
     """`command` of reproduce/cli/NAME.py; InputError where berdiff is installed without its repository."""
     if not (ROOT / "reproduce" / "__init__.py").is_file():
-        raise InputError("only the repository of berdiff has this command: clone it and run `pip install -e .` there")
+        need = "only the repository of berdiff has this command: clone it and run `pip install -e .` there"
+        raise InputError(need, "unsupported")
     if str(ROOT) not in sys.path:
         sys.path.append(str(ROOT))
     return import_module(f"reproduce.cli.{name}").command

@@ -35,9 +35,9 @@ def command(argv: list[str]) -> None:
 
     keep, counts, path = options.keep, options.counts, folder.resolve(options.model)
     if keep is not None and keep not in counts:
-        raise InputError(f"--keep: expected one of --counts, {', '.join(map(str, counts))}, found {keep}")
+        raise InputError(f"--keep: expected one of --counts, {', '.join(map(str, counts))}, found {keep}", "conflict")
     if keep is not None and path.is_relative_to(folder.BUNDLED):
-        raise InputError(f"--keep: expected a model of your own to write to, found the bundled {path.name}")
+        raise InputError(f"--keep: expected a model of your own to write to, found the bundled {path.name}", "access")
     model, store = options.open()
     with progress(f"searching for a sampler of {model.name}") as update:
         found = search(model, store, options.out, options.settings, counts, note, update)

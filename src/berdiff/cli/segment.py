@@ -108,7 +108,7 @@ class Segment:
             cohort = Path(self.output.out) / "cohort.html"
             _print(outcome, f"results in {self.output.out}" + (f", all in {cohort}" if cohort.is_file() else ""))
         if inputs and not (outcome.done or outcome.skipped or outcome.failed):
-            raise InputError(f"{self.inputs[0]}: no image to segment; all that was found is masks or labels")
+            raise InputError(f"{self.inputs[0]}: no image to segment, only masks or labels", "kind")
         if outcome.failed:
             sentence = next(iter(outcome.failed.values()))
             tried, what = len(inputs), "inputs"

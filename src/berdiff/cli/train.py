@@ -96,7 +96,7 @@ def command(argv: list[str]) -> None:
     asked = parse(argv)
     config = check(asked.config)
     if asked.out is None and not asked.dry_run:
-        raise InputError("--out: expected the run folder to write, found none")
+        raise InputError("--out: expected the run folder to write, found none", "missing")
 
     from berdiff.text_tables import show_pairs
     from berdiff.training import estimate, session  # torch comes in here

@@ -56,7 +56,7 @@ class View(schema.Settings):
     def _run(self) -> None:
         if missing := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
             install = 'pip install "berdiff[viewer]"'
-            raise InputError(f"{missing[0]}: this needs `{install}`")
+            raise InputError(f"{missing[0]}: this needs `{install}`", "missing")
         import torch
 
         from berdiff_viewer.server.common import Limits
@@ -80,7 +80,7 @@ class View(schema.Settings):
         if short or (self.token and not self.token.replace("-", "").replace("_", "").isalnum()):
             raise InputError("token: expected at least 16 letters, digits, - or _, found another one")
         if self.corrections is not None and self.corrections.is_file():
-            raise InputError(f"corrections: expected a folder, found the file {self.corrections}")
+            raise InputError(f"corrections: expected a folder, found the file {self.corrections}", "kind")
 
 
 def command(argv: list[str]) -> None:

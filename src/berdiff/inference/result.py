@@ -47,6 +47,7 @@ class Result:
 
     @property
     def shown_name(self) -> str:
+        """Its title, or else its name."""
         return self.title or self.name
 
     @cached_property

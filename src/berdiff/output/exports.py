@@ -112,6 +112,7 @@ def array_files(output: Output, name: str) -> Files:
 
 
 def nifti_files(output: Output, names: Sequence[str] = ARRAYS) -> Files:
+    """Arrays as NIfTI, also of an input that is none."""
     for name in names:
         yield from array_files(replace(output, nifti=True), name)
 
@@ -140,6 +141,7 @@ def _arrays(output: Output, name: str, nifti: bool) -> Iterator[tuple[str, np.nd
 
 
 def json_file(output: Output) -> Files:
+    """Measurements, settings and provenance."""
     yield "result.json", schema.dump(result_file(output)).encode()
 
 

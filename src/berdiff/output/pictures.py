@@ -6,6 +6,7 @@ Tiles stand in rows, each with its title; above them a title and what the colour
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from textwrap import wrap
 
@@ -34,9 +35,9 @@ class Letters:
 
     @cache  # noqa: B019 (there are two)
     def font(self) -> ImageFont.FreeTypeFont:
-        from matplotlib import get_data_path  # has a font for names in Greek and Cyrillic too
-
-        return ImageFont.truetype(f"{get_data_path()}/fonts/ttf/DejaVuSans.ttf", self.size)
+        """One of matplotlib's, with Greek and Cyrillic letters; importing matplotlib would take half a second."""
+        folder = next(iter(find_spec("matplotlib").submodule_search_locations))  # type: ignore[union-attr, arg-type]
+        return ImageFont.truetype(f"{folder}/mpl-data/fonts/ttf/DejaVuSans.ttf", self.size)
 
     def wrapped(self, text: str, room: float) -> list[str]:
         """Its lines, none longer than `room` pixels."""

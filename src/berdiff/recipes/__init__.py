@@ -23,7 +23,8 @@ FIRST_STAGES: dict[str, Callable[[TrainConfig[Any]], TrainConfig[Any]]] = {"lidc
 def configuration(recipe: str, method: str | None = None) -> TrainConfig[Any]:
     """A recipe's, of another method where one is named."""
     if recipe not in RECIPES:
-        raise InputError(f"recipe: no recipe {recipe!r}; {nearest(recipe, RECIPES)}; all: `berdiff train --list`")
+        known = f"{nearest(recipe, RECIPES)}; all: `berdiff train --list`"
+        raise InputError(f"recipe: no recipe {recipe!r}; {known}", "name")
     config = RECIPES[recipe].config
     if method is None:
         return config
