@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 unexport PYTHONDONTWRITEBYTECODE
 PIP    := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 
-.PHONY: demo test test-fast test-all coverage bench fuzz lint results docs notebooks dist clean
+.PHONY: demo test test-fast test-all coverage bench fuzz fuzz-coverage lint results docs notebooks dist clean
 N ?= 10000
 
 $(STAMP): pyproject.toml constraints.txt
@@ -49,6 +49,9 @@ FUZZ := PYTHONPATH=tests:tests/data:tests/output OMP_NUM_THREADS=1 $(BIN)/python
 
 fuzz: $(STAMP)  ## N damaged inputs of every format that is read (docs/reliability.md)
 	$(FUZZ) fuzz -n $(N)
+
+fuzz-coverage: $(STAMP)  ## the readers alone, guided by coverage, N runs each; needs `pip install atheris`
+	$(FUZZ) fuzz.coverage $(N)
 
 results: $(STAMP)  ## docs/results/*.md from the figures in docs/results/data
 	PYTHONPATH=. $(BIN)/python docs/make_kept_tables.py  # of what is in reproduce/

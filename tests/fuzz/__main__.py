@@ -180,7 +180,11 @@ def main() -> int:
     options.add_argument("--first", type=int, default=0, help="number of the first input, to see one again")
     options.add_argument("--formats", nargs="*", default=list(SEEDS), choices=list(SEEDS))
     options.add_argument("--log", type=Path, help="file for the outcome of each input, a line of JSON each")
+    options.add_argument("--show", nargs="*", type=Path, help="only print the table of such files")
     asked = options.parse_args()
+    if asked.show:
+        print(table([json.loads(line) for path in asked.show for line in path.read_text().splitlines()]))
+        return 0
     found: Counter[str] = Counter()
 
     def report(outcome: dict[str, Any]) -> None:
