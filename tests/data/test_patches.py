@@ -20,7 +20,7 @@ from berdiff.data.augment import random_patch
 from berdiff.data.batches import Batches
 from berdiff.data.dataset import CaseDataset
 from berdiff.data.store import Store
-from berdiff.errors import InputError
+from refusals import refused
 
 ALARM = 1e-6
 
@@ -213,11 +213,11 @@ def test_memory_is_of_one_image_and_the_patches(tmp_path):
 
 
 def test_bad_arguments(store):
-    for keywords, sentence in [
-        ({"patch": 41}, "patch: expected at most 40x40, found 41x41"),
-        ({"patch": 0}, "patch: expected at most 40x40, found 0x0"),
-        ({"patch": 8, "crop": 8}, "patch: expected no crop beside it, found both"),
-        ({"patch": 8, "foreground": 1.5}, "foreground: expected 0 to 1, found 1.5"),
+    for keywords, where, code in [
+        ({"patch": 41}, "patch", "shape"),
+        ({"patch": 0}, "patch", "shape"),
+        ({"patch": 8, "crop": 8}, "patch", "conflict"),
+        ({"patch": 8, "foreground": 1.5}, "foreground", "value"),
     ]:
-        with pytest.raises(InputError, match=sentence):
+        with refused(where, code=code):
             CaseDataset(store, "train", **keywords)
