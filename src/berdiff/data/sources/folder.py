@@ -56,30 +56,16 @@ OWN_PATIENT = "each case counts as a patient of its own, as neither --patient no
 
 
 @dataclass(frozen=True)
-class Options(Settings):
-    """How the folder is laid out, and what to make of it."""
+class CaseOptions(Settings):
+    """What to make of images and masks, however they are called."""
 
-    images: str = "images"  # Folder of the images, inside the source folder.
-    masks: str = "masks"  # Folder of the masks, inside the source folder.
-    image_name: str = "{case}"
-    """How images are called, without suffix: {case}, and {channel} if each channel is a file."""
-    mask_name: str | None = None
-    """How masks are called, without suffix, of {case}, {rater}, {target}. Without it, the usual names are tried."""
     patient: str | None = None
     """A regular expression that finds the patient in a case's name: its first group, or else all it matches."""
     table: Path | None = None  # A CSV file with the columns case, patient and perhaps split.
-    foreground: tuple[int, ...] = ()
-    """The values that mean foreground in a mask. Without it, a mask may hold 0 and one other value."""
-    labels: tuple[str, ...] = ()
-    """Targets by their value or values in one mask, such as liver=1 tumour=2, or wt=1,2,4 tc=1,4 et=4."""
-    targets: tuple[str, ...] = ()
-    """Where the files' names hold targets: all of them in the order that is wanted, nested ones outermost first."""
     kind: Kind | None = None
     """How targets may lie: anyhow (independent), each inside the one before it (nested), at most one per pixel
-    (exclusive). Without it, --labels decide; targets in files of their own are independent."""
-    threshold: float | None = None  # What is above it is foreground, for masks that were saved lossily (JPG: 127).
-    missing_raters: bool = False  # Let a case have fewer raters than others.
-    drop_empty: bool = False  # Leave out slices that no rater marked.
+    (exclusive). Without it, the values of the labels decide; targets in files of their own are independent."""
+    drop_empty: bool = False  # Leave out slices without any target.
     size: tuple[Side, Side] | None = None
     """Height and width of the prepared slices. Without it, all must have one size."""
     fit: Fit = "crop"
@@ -88,7 +74,6 @@ class Options(Settings):
     spacing: tuple[Millimetres, Millimetres] | None = None
     """Resample to so many mm per row and column, where the files state their own; models that are trained on it
     resample what they segment. Without it, pixels are taken as they come."""
-    grey: bool = False  # Turn colour images to grey.
     window: tuple[float, float] | None = None  # The values that become 0 and 1, such as Hounsfield units -1000 400.
     scale: Literal["auto", "dtype", "percentiles"] = "auto"
     """Without a window: by the range of the 8- or 16-bit type, or by each image's or volume's percentiles. Auto
@@ -99,12 +84,33 @@ class Options(Settings):
         rises = self.window is None or self.window[0] < self.window[1]
         expect(rises, "window", "a lower and a higher value", self.window)
         one_rule = self.window is None or self.scale == "auto"
-        expect(one_rule, "window", "no --scale beside it", f"--scale {self.scale}")
-        expect(self.spacing is None or self.size is not None, "spacing", "a --size beside it")
-        expect(self.patient is None or self.table is None, "patient", "no --table beside it", "both")
+        expect(one_rule, "window", "no --scale beside it", f"--scale {self.scale}", "conflict")
+        expect(self.spacing is None or self.size is not None, "spacing", "a --size beside it", code="conflict")
+        expect(self.patient is None or self.table is None, "patient", "no --table beside it", "both", "conflict")
 
     def intensity(self) -> Intensity:
         return Intensity("window" if self.window else self.scale, self.window, self.tails)
+
+
+@dataclass(frozen=True)
+class Options(CaseOptions):
+    """How the folder is laid out, and what to make of it."""
+
+    images: str = "images"  # Folder of the images, inside the source folder.
+    masks: str = "masks"  # Folder of the masks, inside the source folder.
+    image_name: str = "{case}"
+    """How images are called, without suffix: {case}, and {channel} if each channel is a file."""
+    mask_name: str | None = None
+    """How masks are called, without suffix, of {case}, {rater}, {target}. Without it, the usual names are tried."""
+    foreground: tuple[int, ...] = ()
+    """The values that mean foreground in a mask. Without it, a mask may hold 0 and one other value."""
+    labels: tuple[str, ...] = ()
+    """Targets by their value or values in one mask, such as liver=1 tumour=2, or wt=1,2,4 tc=1,4 et=4."""
+    targets: tuple[str, ...] = ()
+    """Where the files' names hold targets: all of them in the order that is wanted, nested ones outermost first."""
+    threshold: float | None = None  # What is above it is foreground, for masks that were saved lossily (JPG: 127).
+    missing_raters: bool = False  # Let a case have fewer raters than others.
+    grey: bool = False  # Turn colour images to grey.
 
 
 def read(path: str | Path, options: Options) -> Reading:

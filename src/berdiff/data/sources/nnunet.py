@@ -10,59 +10,31 @@ Only labelled cases are read: imagesTs is left out, with a note.
 """
 
 import re
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
-
-from annotated_types import Ge, Lt
+from typing import Any
 
 from berdiff import schema
 from berdiff.data.case import Reading
 from berdiff.data.describe import expect
-from berdiff.data.fitting import Fit
-from berdiff.data.input_spec import Millimetres, Modality, Side
+from berdiff.data.input_spec import Modality
 from berdiff.data.paths import exists, expect_file, expect_folder, files_under, inside
 from berdiff.data.reading import SUFFIXES
 from berdiff.data.sources import folder
-from berdiff.schema import Settings
-from berdiff.targets.kinds import Kind, TargetValues, implied_kind
+from berdiff.targets.kinds import TargetValues, implied_kind
 
 MR_NAMES = {"mr", "mri", "t1", "t1w", "t1c", "t1ce", "t1gd", "t1n", "t2", "t2w", "t2f", "flair", "dwi", "adc"}
 
 
 @dataclass(frozen=True)
-class Options(Settings):
+class Options(folder.CaseOptions):
     """What to make of the cases; dataset.json holds the rest."""
-
-    patient: str | None = None
-    """A regular expression that finds the patient in a case's name: its first group, or else all it matches."""
-    table: Path | None = None  # A CSV file with the columns case, patient and perhaps split.
-    kind: Kind | None = None
-    """How targets may lie: anyhow (independent), each inside the one before it (nested), at most one per pixel
-    (exclusive). Without it, the labels of dataset.json decide."""
-    drop_empty: bool = False  # Leave out slices without any target.
-    size: tuple[Side, Side] | None = None
-    """Height and width of the prepared slices. Without it, all must have one size."""
-    fit: Fit = "crop"
-    """How to get to --size: crop the centre, with zeros around a smaller image, or resize (masks: nearest pixel)."""
-    SINCE_0_3: ClassVar[tuple[str, ...]] = ("spacing",)
-    spacing: tuple[Millimetres, Millimetres] | None = None
-    """Resample to so many mm per row and column; models that are trained on it resample what they segment."""
-    window: tuple[float, float] | None = None  # The values that become 0 and 1, such as Hounsfield units -1000 400.
-    scale: Literal["auto", "dtype", "percentiles"] = "auto"
-    """Without a window: by the range of the 8- or 16-bit type, or by each image's or volume's percentiles. Auto
-    takes the type for pictures and percentiles for volumes and floats."""
-    tails: Annotated[float, Ge(0), Lt(50)] = 1.0  # Percent of the values to clip at each end, for percentiles.
-
-    def check(self) -> None:
-        self.as_folder({}).check()
 
     def as_folder(self, targets: TargetValues) -> folder.Options:
         """The same layout in the words of `folder`."""
         labels = tuple(f"{name}={','.join(map(str, values))}" for name, values in targets.items())
-        same: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
         names = {"image_name": "{case}_{channel}", "mask_name": "{case}"}
-        return folder.Options(images="imagesTr", masks="labelsTr", labels=labels, **names, **same)
+        return folder.Options(**vars(self), images="imagesTr", masks="labelsTr", labels=labels, **names)
 
 
 @dataclass(frozen=True)
