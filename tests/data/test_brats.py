@@ -191,9 +191,7 @@ def test_a_split_by_folders_is_kept_and_an_unlabelled_testing_folder_is_told(tmp
 def test_a_patient_in_two_splits_is_refused(tmp_path):
     slices(tmp_path, numbers=range(3))
     slices(tmp_path, numbers=range(3, 6), folder="testing")
-    with pytest.raises(
-        InputError, match="expected the patient brats_train_001 in one split, found it in train and test"
-    ):
+    with refused("brats_train_001", code="conflict"):
         cases(tmp_path)
 
 

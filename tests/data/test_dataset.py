@@ -95,9 +95,10 @@ def test_all_raters_are_even_over_the_epochs(store):
         assert np.abs(counts[:own] - 2400 / own).max() <= 6 * (600 * (own - 1) / own**2) ** 0.5
 
 
-def test_pure_in_seed_epoch_and_item(store):
+@pytest.mark.parametrize("options", [{}, {"patch": 8}])
+def test_pure_in_seed_epoch_and_item(store, options):
     def dataset(seed):
-        return CaseDataset(store, "train", augment=True, seed=seed)
+        return CaseDataset(store, "train", augment=True, seed=seed, **options)
 
     first, second = dataset(3), dataset(3)
     second[(0, 0)], second[(0, 7)]  # what was asked for before does not matter

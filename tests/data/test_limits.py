@@ -51,7 +51,7 @@ def test_bombs_cost_nothing(tmp_path):
         (png_header(tmp_path / "p.png", 40000, 40000), "at most 536870912 pixels (--max-pixels), found 1600000000"),
         (tiff, "(--max-pixels), found 1600000000 (40000x40000"),
         (tmp_path / "n.nii.gz", "(--max-pixels), found 2000000000 (2000x2000x500)"),
-        (tmp_path / "o.nii.gz", "expected voxels near the header, found them at byte 2147483648"),
+        (tmp_path / "o.nii.gz", "byte 2147483648"),
         (tmp_path / "a.npy", "(--max-pixels), found 900000000"),
         (deflated(tmp_path / "d.dcm", 1000), "expected at most 0.03125 GB when unpacked (--max-gigabytes)"),
     ):

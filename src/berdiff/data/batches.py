@@ -47,7 +47,7 @@ class Batches:
     def __post_init__(self) -> None:
         divisor = f"{self.world_size} processes x {self.accumulate} (--loop.accumulate)"
         fits = self.batch_size % (self.world_size * self.accumulate) == 0
-        expect(fits, "--loop.batch-size", f"a multiple of {divisor}", self.batch_size)
+        expect(fits, "--loop.batch-size", f"a multiple of {divisor}", self.batch_size, "conflict")
 
     def make(self, step: int) -> list[Batch]:
         """This process's parts of the batch of a step (0-based)."""

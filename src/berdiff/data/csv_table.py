@@ -31,19 +31,20 @@ def csv_text(rows: Iterable[Iterable[Any]], quoting: Literal[0, 2] = csv.QUOTE_M
 def read_csv(path: Path, columns: tuple[str, ...], what: str = "") -> tuple[list[str], list[Line]]:
     """The names of its columns, in lower case, and its lines; `columns` must be there."""
     expect_file(path, "a CSV file")
-    expect(path.stat().st_size <= MAX_BYTES, path, f"a CSV file of at most {MAX_BYTES} bytes", path.stat().st_size)
+    size = path.stat().st_size
+    expect(size <= MAX_BYTES, path, f"a CSV file of at most {MAX_BYTES} bytes", size, "limit")
     lines: list[Line] = []
     with decoding(path, "a CSV file", "something else"), path.open(encoding="utf-8-sig", newline="") as file:
         reader = csv.reader(file, strict=True)
         names = [name.strip().lower() for name in next(reader, [])]
-        expect(len(names) <= MAX_COLUMNS, path, f"at most {MAX_COLUMNS} columns", len(names))
+        expect(len(names) <= MAX_COLUMNS, path, f"at most {MAX_COLUMNS} columns", len(names), "limit")
         for cells in filter(None, reader):
-            expect(len(lines) < MAX_ROWS, path, f"at most {MAX_ROWS} lines", "more")
+            expect(len(lines) < MAX_ROWS, path, f"at most {MAX_ROWS} lines", "more", "limit")
             texts = {name: cell.strip() for name, cell in zip(names, cells, strict=False)}
             lines.append(Line(f"{path}, line {reader.line_num}", texts, len(cells) > len(names)))
     twice = sorted({name for name in names if names.count(name) > 1})
-    expect(not twice, path, "each column once", f"{', '.join(twice)} again")
+    expect(not twice, path, "each column once", f"{', '.join(twice)} again", "name")
     missing = [name for name in columns if name not in names]
     what = what or f"the columns {', '.join(columns)}"
-    expect(not missing, path, what, f"no {' and no '.join(missing)}")
+    expect(not missing, path, what, f"no {' and no '.join(missing)}", "missing")
     return names, lines

@@ -193,7 +193,7 @@ def _read_slice(path: Path) -> tuple[np.ndarray, "pydicom.Dataset"]:
         needed = f"the DICOM tag {tag}, without which a CT has no Hounsfield units"
         expect(number is not None or data.get("Modality") != "CT", path, needed)
     plane = stored.ndim == 2 and stored.size
-    expect(plane, path, "a DICOM image of one frame and one channel", f"shape {stored.shape}")
+    expect(plane, path, "a DICOM image of one frame and one channel", f"shape {stored.shape}", "shape")
     (slope,), (intercept,) = rescale["RescaleSlope"] or (1.0,), rescale["RescaleIntercept"] or (0.0,)
     with np.errstate(over="ignore", invalid="ignore"):  # what comes out of it is refused
         values = finite(stored, path).astype(np.float32) * np.float32(slope) + np.float32(intercept)
@@ -281,9 +281,9 @@ def headers_by_series(folder: str | Path, modality: str | None = None) -> dict[s
         header = read_header(path)
         if modality not in (None, header.modality):
             continue
-        expect(min(header.shape) > 0, path, "a DICOM image with Rows and Columns", by(header.shape))
+        expect(min(header.shape) > 0, path, "a DICOM image with Rows and Columns", by(header.shape), "shape")
         found = f"{header.frames} frame(s) and {header.channels} channel(s)"
-        expect(header.frames == header.channels == 1, path, "a DICOM image of one frame and one channel", found)
+        expect(header.frames == header.channels == 1, path, "an image of one frame and one channel", found, "shape")
         series.setdefault(header.series_uid, []).append(header)
     expect(series, folder, f"{modality or 'DICOM'} files in this folder")
     return series
@@ -299,7 +299,7 @@ def read_slice(header: SliceHeader) -> Image:
 def read_series(folder: str | Path, allow_gaps: bool = False) -> Image:
     """The one series of a folder as a volume, even of one slice."""
     series = headers_by_series(folder)
-    expect(len(series) <= 1, folder, "the slices of one DICOM series", f"{len(series)} series")
+    expect(len(series) <= 1, folder, "the slices of one DICOM series", f"{len(series)} series", "kind")
     return read_volume(next(iter(series.values())), allow_gaps, Path(folder))
 
 
@@ -330,14 +330,14 @@ def read_volume(headers: Sequence[SliceHeader], allow_gaps: bool = False, folder
     like = f"as in {first.path.name}"
     for header in headers:
         path, turned = header.path, header.orientation or (math.nan,)
-        same = header.study_uid == first.study_uid
-        expect(same, path, f"the StudyInstanceUID {first.study_uid or 'none'} {like}", header.study_uid or "none")
-        expect(header.shape == first.shape, path, f"{by(first.shape)} pixels {like}", by(header.shape))
+        study, own = first.study_uid or "none", header.study_uid or "none"
+        expect(study == own, path, f"the StudyInstanceUID {study} {like}", own, "conflict")
+        expect(header.shape == first.shape, path, f"{by(first.shape)} pixels {like}", by(header.shape), "shape")
         same = np.allclose(header.geometry()[0], spacing, atol=1e-4)
-        expect(same, path, f"a PixelSpacing of {spacing} {like}", header.spacing)
+        expect(same, path, f"a PixelSpacing of {spacing} {like}", header.spacing, "conflict")
         same = np.allclose(turned, plane, atol=1e-3)
         found = f"{header.orientation} at the position {header.position}"
-        expect(same, path, f"the ImageOrientationPatient {plane} {like}", found)
+        expect(same, path, f"the ImageOrientationPatient {plane} {like}", found, "place")
     positions = np.array([header.geometry()[1] for header in headers])
     normal = np.cross(plane[:3], plane[3:])
     along = np.array([np.dot(normal, position) for position in positions])
@@ -347,14 +347,14 @@ def read_volume(headers: Sequence[SliceHeader], allow_gaps: bool = False, folder
         path, one, place = headers[i].path, headers[kept[-1]].path, along[i]
         single = place - along[kept[-1]] >= SAME_POSITION
         again = f"the position of {one.name} again, {place:.6g} mm (`berdiff segment --allow-gaps` takes one of them)"
-        expect(single or allow_gaps, path, "one file per slice", again)
+        expect(single or allow_gaps, path, "one file per slice", again, "place")
         kept += [i] if single else []
         doubled += not single
     ordered, places, folder = [headers[i] for i in kept], along[kept], folder or first.path.parent
     usual, missing = gaps(places)
     even = f"slices {usual:.4g} mm apart"
     found = f"{gap_words(missing)}; slices seem to be missing (`berdiff segment --allow-gaps` interpolates them)"
-    expect(not missing or allow_gaps, folder, even, found)
+    expect(not missing or allow_gaps, folder, even, found, "place")
     check_size(folder, (len(kept), *first.shape), 4)
     hu, taken = np.empty((len(kept), *first.shape), np.float32), list[Any]()
     for z, header in enumerate(ordered):

@@ -49,7 +49,7 @@ def to_unit(
     if values.dtype in (np.uint8, np.uint16) and (rule == "dtype" or (rule == "auto" and (planar or stack))):
         return _clipped(values, 0, np.iinfo(values.dtype).max)
     windowed = "a model that names its window of Hounsfield units, or --window (such as -1000 400), for a CT"
-    expect(not ct or rule != "auto", what, windowed, "neither")
+    expect(not ct or rule != "auto", what, windowed, "neither", "conflict")
     return np.concatenate([_by_percentiles(part, tails, what) for part in ([values] if colour else values[:, None])])
 
 

@@ -55,8 +55,8 @@ def check_size(where: object, shape: Iterable[int], itemsize: int) -> None:
     shape = tuple(int(length) for length in shape)
     pixels = prod(shape)
     if pixels > _current.max_pixels:
-        found = f"{pixels} ({'x'.join(map(str, shape))})"
-        raise InputError(f"{where}: expected at most {_current.max_pixels} pixels (--max-pixels), found {found}")
+        most, found = _current.max_pixels, f"{pixels} ({'x'.join(map(str, shape))})"
+        raise InputError(f"{where}: expected at most {most} pixels (--max-pixels), found {found}", "limit")
     check_bytes(where, pixels * itemsize)
 
 
@@ -64,4 +64,4 @@ def check_bytes(where: object, count: int, share: float = 1.0, found: str = "") 
     """Refuse so many bytes. `share`: the part of the limit that holds here, where several copies will be needed."""
     if count > share * _current.max_gigabytes * GIGABYTE:
         most, found = f"{share * _current.max_gigabytes:g} GB", found or f"{count / GIGABYTE:.3g} GB"
-        raise InputError(f"{where}: expected at most {most} when unpacked (--max-gigabytes), found {found}")
+        raise InputError(f"{where}: expected at most {most} when unpacked (--max-gigabytes), found {found}", "limit")

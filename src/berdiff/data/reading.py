@@ -154,7 +154,7 @@ def arranged(array: np.ndarray, channels: int | None, what: str) -> tuple[np.nda
     Without `channels`, as in preparing: (H, W), (H, W, 3) in colour, or (Z, H, W); truth values are then labels 0, 1.
     """
     shape, numbers = array.shape, array.dtype.kind in "biuf" and array.size
-    expect(numbers, what, "an array of numbers", f"{array.dtype} of shape {shape}")
+    expect(numbers, what, "an array of numbers", f"{array.dtype} of shape {shape}", "kind")
     if array.dtype.kind == "b":
         array = array.astype(np.uint8) * np.uint8(1 if channels is None else 255)
     array = finite(array, what)
@@ -170,9 +170,9 @@ def arranged(array: np.ndarray, channels: int | None, what: str) -> tuple[np.nda
     if len(shape) == 4 and shape[0] == channels:
         return array, False
     if channels is None:
-        raise InputError(f"{what}: expected an array (H, W), (H, W, 3) or (slices, H, W), found {shape}")
+        raise InputError(f"{what}: expected an array (H, W), (H, W, 3) or (slices, H, W), found {shape}", "shape")
     kinds = "(H, W), (Z, H, W) or (1, Z, H, W)" if channels == 1 else f"({channels}, H, W) or ({channels}, Z, H, W)"
-    raise InputError(f"{what}: expected an array {kinds} for a network of {channels} channel(s), found {shape}")
+    raise InputError(f"{what}: expected an array {kinds} for {channels} channel(s), found {shape}", "shape")
 
 
 def open_numpy(path: Path) -> np.ndarray:
@@ -180,10 +180,10 @@ def open_numpy(path: Path) -> np.ndarray:
     expect_file(path, "a .npy file")
     with decoding(path, "a .npy file of numbers"):
         with path.open("rb") as file:
-            expect(file.read(6) == b"\x93NUMPY", path, "a .npy file of numbers", "something else")
+            expect(file.read(6) == b"\x93NUMPY", path, "a .npy file of numbers", "something else", "kind")
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     numbers = isinstance(array, np.ndarray) and array.dtype.kind in "biuf" and array.size
-    expect(numbers, path, "a .npy file with an array of numbers", "something else")
+    expect(numbers, path, "a .npy file with an array of numbers", "something else", "kind")
     check_size(path, array.shape, array.dtype.itemsize)
     return array
 
@@ -196,11 +196,11 @@ def read_labels(path: Path, like: Image) -> np.ndarray:
         found = read_image(path)
         placed = f"a mask with a place in space like its image {like.source.paths[0].name}"
         both = f"{placed} (NIfTI or DICOM volumes for both, or for neither)"
-        expect((like.grid.affine is None) == (found.grid.affine is None), path, both, "one without the other")
+        expect((like.grid.affine is None) == (found.grid.affine is None), path, both, "one without the other", "place")
         if like.grid.affine is not None:
             check_same_place(like, found)
-        expect(len(found.values) == 1, path, "a mask of one channel", len(found.values))
+        expect(len(found.values) == 1, path, "a mask of one channel", len(found.values), "shape")
         labels = found.values[0]
     shape = like.values.shape[1:]
-    expect(labels.shape == shape, path, f"{by(shape)} slices, rows, columns like its image", by(labels.shape))
+    expect(labels.shape == shape, path, f"{by(shape)} slices, rows, columns like its image", by(labels.shape), "shape")
     return labels

@@ -16,7 +16,7 @@ import google_crc32c
 import numpy as np
 from numcodecs import zstd
 
-from berdiff.data.describe import decoding, expect, refusing
+from berdiff.data.describe import check, decoding, expect, refusing
 from berdiff.data.paths import expect_file
 
 LEVEL = 1  # of Zstandard: higher ones gain little on noise and on masks
@@ -67,9 +67,9 @@ class ShardedArray:
             shard, within = divmod(int(index), self.shard)
             offset, length = self._table(shard)[within].tolist()
             paths.append(self._path(shard))
-            expect(offset != _ABSENT, paths[-1], f"case {index} in this shard", "it absent")
+            check(offset != _ABSENT, f"{paths[-1]}: case {index} is missing from this shard", "missing")
             fits = length <= self._longest and offset <= 2**62
-            expect(fits, paths[-1], f"at most {self._longest} packed bytes for case {index}", length)
+            expect(fits, paths[-1], f"at most {self._longest} packed bytes for case {index}", length, "damaged")
             starts.append(offset)
             ends.append(offset + length)
         with decoding(f"{self.root}/{self.name}", "whole shards", "a damaged one"):
@@ -89,8 +89,8 @@ class ShardedArray:
                 expect_file(Path(path), "a shard of the store")
             with refusing((OSError, ValueError), path, "a shard of the store", "none that can be read"):
                 raw = self.fs.cat_file(path, start=-nbytes)
-            expect(len(raw) == nbytes, path, f"a shard with an index of {nbytes} bytes", len(raw))
+            expect(len(raw) == nbytes, path, f"a shard with an index of {nbytes} bytes", len(raw), "damaged")
             whole = google_crc32c.value(raw[:-4]) == int.from_bytes(raw[-4:], "little")
-            expect(whole, path, "a shard with a whole index", "one with another CRC-32C")
+            expect(whole, path, "a shard with a whole index", "one with another CRC-32C", "damaged")
             self._tables[shard] = np.frombuffer(raw[:-4], "<u8").reshape(self.shard, 2)
         return self._tables[shard]

@@ -38,4 +38,4 @@ def check_own_split(patients: list[str], splits: list[str], what: str) -> None:
     for split in splits:
         expect(split in SPLITS, what, f"every case in one of {', '.join(SPLITS)}", f"{split!r}")
     found = leak(patients, splits)
-    expect(not found, what, "every patient in one split", f"{found}; --resplit splits by patient")
+    expect(not found, what, "every patient in one split", f"{found}; --resplit splits by patient", "conflict")

@@ -30,7 +30,7 @@ def choose_cases(
     expect(limit is None or limit >= 1, option, "at least 1 case", limit)
     expect(seed >= 0, "--seed", "at least 0", seed)
     for bare in store.cases.case[indices][store.cases.raters[indices] < 1]:
-        raise InputError(f"{store.address}: expected at least one rater for every case, found none for {bare}")
+        raise InputError(f"{store.address}: case {bare} has no rater", "missing")
     if limit is None:
         return indices
     order = np.random.default_rng(seed).permutation(indices)
@@ -46,7 +46,7 @@ def choose_volumes(store: Store, split: str, limit: int | None, seed: int, least
     """The same of volumes with at least so many slices: the places of the slices of each, in the store's order."""
     indices = choose_cases(store, split)
     names, first, number = np.unique(store.cases.volume[indices].astype(str), return_index=True, return_inverse=True)
-    expect("" not in names, store.address, "cases that name their volume", "some that do not")
+    expect("" not in names, store.address, "cases that name their volume", "some that do not", "missing")
     slices = [indices[number == place] for place in range(len(names))]
     large = [place for place in np.argsort(first) if len(slices[place]) >= least]
     expect(large, store.address, f"volumes of {least} slices or more in the split {split!r}")
@@ -67,4 +67,4 @@ def _one_per_patient(store: Store, order: np.ndarray, count: int, marked_by: int
             if len(chosen) == count:
                 return np.array(list(chosen.values()))
     wanted = f"{count} patients with a case marked by {marked_by} raters or more in the split {split}"
-    raise InputError(f"{store.address}: expected {wanted}, found {len(chosen)}")
+    raise InputError(f"{store.address}: expected {wanted}, found {len(chosen)}", "missing")

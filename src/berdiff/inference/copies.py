@@ -87,7 +87,7 @@ class Copies:
         """Where the copy goes. A key may be any text: one that would lead out of the folder is refused."""
         rest = PurePosixPath(key.partition("://")[2] if "://" in key else key.lstrip("/"))
         if ".." in rest.parts or "\\" in key or "\0" in key:
-            raise InputError(f"{self.address}: expected names of files, found {key!r}, which leads elsewhere")
+            raise InputError(f"{self.address}: expected names of files, found {key!r}, which leads elsewhere", "name")
         return self.base / rest
 
     # --- bytes -------------------------------------------------------------------------------------------------------

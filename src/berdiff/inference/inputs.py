@@ -120,7 +120,7 @@ def find_inputs(
     ordered = sorted(files.values(), key=lambda file: (str(file.path.parent), file.path.name))
     inputs += _grouped(ordered, channels, note)
     if not inputs:
-        raise InputError(f"{given[0]}: expected images, found none among {len(files)} files")
+        raise InputError(f"{given[0]}: expected images, found none among {len(files)} files", "missing")
     inputs = [_with_usable_name(item) for item in inputs]
     _check_names(inputs)
     return inputs[:limit]
@@ -298,9 +298,9 @@ def _check_names(inputs: list[Input]) -> None:
         other = by_name.setdefault(item.name, item)
         advice = "give the folder that holds both, or segment them into different --out folders"
         twice = f"{item.name!r} for {other.what} too; {advice}"
-        expect(other is item, item.what, "inputs of different names", twice)
+        expect(other is item, item.what, "inputs of different names", twice, "name")
     for item in inputs:
         outer = next((by_name[str(p)] for p in PurePosixPath(item.name).parents if str(p) in by_name), None)
         if outer is not None:
             inside = f"{item.name!r} inside {outer.name!r}, the name of {outer.what}; use different --out folders"
-            raise InputError(f"{item.what}: expected results that do not lie inside others, found {inside}")
+            raise InputError(f"{item.what}: expected results that do not lie inside others, found {inside}", "name")

@@ -127,7 +127,7 @@ class Model:
         if isinstance(image, str | Path):
             found = find_inputs([image], self.input_spec.channels)
             names = ", ".join(item.name for item in found[:3])
-            expect(len(found) == 1, image, "one image or volume", f"{len(found)} ({names}, ...)")
+            expect(len(found) == 1, image, "one image or volume", f"{len(found)} ({names}, ...)", "kind")
             image = found[0]
         if isinstance(image, Input):
             return open_input(image, self.input_spec, settings)
@@ -255,7 +255,7 @@ def load(
     spec, stride = segmenter.input_spec, segmenter.stride
     size = size or spec.size
     fits = min(size) > 0 and not any(side % stride for side in size)
-    expect(fits, "--size", f"height and width in multiples of {stride}", " ".join(map(str, size)))
+    expect(fits, "--size", f"height and width in multiples of {stride}", " ".join(map(str, size)), "shape")
     place = path.resolve()
     run = place.parent if place.name == "model" else None
     published = hub.address_of(place)

@@ -114,9 +114,9 @@ def read_input(item: Input, spec: InputSpec, settings: SegmentSettings) -> ReadI
         if item.copies is not None:
             addresses = tuple(item.translated(str(path)) for path in file.source.paths)
             file = replace(file, grid=replace(file.grid, source=replace(file.source, addresses=addresses)))
-        expect(len(file.values) == len(channels), item.what, trained, len(file.values))
+        expect(len(file.values) == len(channels), item.what, trained, len(file.values), "shape")
         return _read(item.name, file, spec, settings, item.what, item.label)
-    expect(len(store.channels) == len(channels), store.address, trained, len(store.channels))
+    expect(len(store.channels) == len(channels), store.address, trained, len(store.channels), "shape")
     image, masks = store.read([item.index])
     row, column = store.cases.spacing[item.index]
     raters = masks[0, : int(store.cases.raters[item.index])]

@@ -80,7 +80,7 @@ def sample_slices(
         except InputError:  # a method that cannot join tiles
             raise
         except ValueError as error:  # how a method reports what does not fit: channels, size, steps
-            raise InputError(f"the model cannot sample these images: {error}") from error
+            raise InputError(f"the model cannot sample these images: {error}", "unsupported") from error
         for one, masks in zip(batch, samples, strict=True):
             one.place[:] = centre(masks, one.place.shape[2:])
         advance(len(batch))
@@ -128,7 +128,7 @@ def _empty(what: str, shape: tuple[int, ...]) -> np.ndarray:
         return np.zeros(shape, np.uint8)
     except (MemoryError, ValueError) as error:  # the latter where no machine could
         size = f"{np.prod(shape, dtype=float) / 2**30:,.0f} GiB for {shape[0]} masks"
-        raise InputError(f"{what}: expected {size}, found less memory (--samples, --pool)") from error
+        raise InputError(f"{what}: expected {size}, found less memory (--samples, --pool)", "limit") from error
 
 
 def _slices(image: Prepared, region: Drawn, size: Size, settings: SegmentSettings) -> list[Slice]:

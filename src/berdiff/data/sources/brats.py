@@ -69,7 +69,7 @@ class Rules(Settings):
 
     def check(self) -> None:
         different = self.sequences and len(set(self.sequences)) == len(self.sequences)
-        expect(different, "sequences", "one or more different ones", " ".join(self.sequences))
+        expect(different, "sequences", "one or more different ones", " ".join(self.sequences), "name")
 
 
 @dataclass(frozen=True)

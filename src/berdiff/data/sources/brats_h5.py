@@ -24,7 +24,7 @@ import numpy as np
 
 from berdiff.data.case import Reading
 from berdiff.data.csv_table import read_csv
-from berdiff.data.describe import expect
+from berdiff.data.describe import check, expect
 from berdiff.data.images import binary
 from berdiff.data.input_spec import Intensity
 from berdiff.data.limits import check_size
@@ -87,7 +87,7 @@ def _find(root: Path, options: Options) -> tuple[dict[int, Slices], list[str]]:
             missing = sorted(numbers.get(volume, set()).intersection(kept) - set(slices))
             expected = f"every slice that it lists of volume {volume} (or no such table)"
             named = [f"volume_{volume}_slice_{number}.h5" for number in missing]
-            expect(not missing, table, expected, f"no {', '.join(named[:3])}")
+            expect(not missing, table, expected, f"no {', '.join(named[:3])}", "missing")
     volumes = {volume: slices for volume, slices in volumes.items() if slices}
     expect(volumes, root, f"slices between the bottom {options.bottom} and the top {options.top}")
     absent = len(set().union(*listed.values()) - set(files))
@@ -129,7 +129,7 @@ def _labels(mask: np.ndarray, path: Path, options: Options) -> np.ndarray:
     """(3, H, W) of 0 and 1 -> (H, W) of BraTS' labels."""
     channels = Targets(tuple(brats.TARGETS[options.masks]), "exclusive" if options.masks == "labels" else "nested")
     wrong = channels.violation(mask[None])
-    expect(not wrong, path, f"{channels.kind} channels ({channels.rule}) for --masks {options.masks}", wrong)
+    check(not wrong, f"{path}: {wrong}, which --masks {options.masks} does not allow", "conflict")
     values = np.arange(1, 4, dtype=np.uint8)[:, None, None]  # innermost wins
     return np.array(CODES[options.masks], np.uint8)[(mask * values).max(0)]
 
@@ -141,7 +141,7 @@ def _size(slices: Slices) -> tuple[int, int]:
         dataset = named_dataset(file, "image", path)
         shape = dataset.shape
         height, width, channels = shape if dataset.ndim == 3 else (0, 0, 0)
-    expect(channels == 4 and height * width, f"{path}: image", "(H, W, 4)", shape)
+    expect(channels == 4 and height * width, f"{path}: image", "(H, W, 4)", shape, "shape")
     check_size(path, shape, 4)
     return height, width
 
@@ -150,5 +150,5 @@ def _read(file: h5py.File, path: Path, name: str, shape: tuple[int, ...], kinds:
     """A dataset, once its header is as expected."""
     dataset = named_dataset(file, name, path)
     fits, found = dataset.shape == shape and dataset.dtype.kind in kinds, f"{dataset.shape} of {dataset.dtype}"
-    expect(fits, f"{path}: {name}", f"{shape} of {'floats' if kinds == 'f' else 'integers'}", found)
+    expect(fits, f"{path}: {name}", f"{shape} of {'floats' if kinds == 'f' else 'integers'}", found, "shape")
     return rows_of(dataset, f"{path}: {name}")

@@ -45,7 +45,7 @@ class LayoutOptions(Settings):
 
     def check(self) -> None:
         expect(self.raters or not self.rater_names, "rater_names", "--raters beside it, the names to read")
-        expect(len(set(self.raters)) == len(self.raters), "raters", "each once", " ".join(self.raters))
+        expect(len(set(self.raters)) == len(self.raters), "raters", "each once", " ".join(self.raters), "name")
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ def _names(file: h5py.File, options: LayoutOptions) -> list[tuple[str, str]]:
         path = Path(file.filename)
         found = [split for split in SPLITS if isinstance(find(file, split, path), h5py.Group)]
         ways = f"groups {', '.join(SPLITS)} or a dataset {options.images} (see --groups and --images)"
-        expect(found or find(file, options.images, path), file.filename, ways, ", ".join(file) or "nothing")
+        expect(found or find(file, options.images, path), file.filename, ways, ", ".join(file) or "nothing", "missing")
         return [(split, split if len(found) > 1 else "") for split in found] or [("", "")]
     named = []
     for text in options.groups:
@@ -122,7 +122,7 @@ def _names(file: h5py.File, options: LayoutOptions) -> list[tuple[str, str]]:
         expect(known, "--groups", f"{', '.join(SPLITS)} before = and a group after it", f"{text!r}")
         named.append((name.strip("/"), split))
     one_way = len({split == "" for _, split in named}) == 1 and len({name for name, _ in named}) == len(named)
-    expect(one_way, "--groups", "each group once, all with a split or none", " ".join(options.groups))
+    expect(one_way, "--groups", "each group once, all with a split or none", " ".join(options.groups), "conflict")
     return named
 
 
@@ -179,7 +179,7 @@ def _place(dataset: h5py.Dataset) -> str:
 
 
 def _expect_dataset(right: object, dataset: h5py.Dataset, expected: str) -> None:
-    expect(right, _place(dataset), expected, f"{dataset.shape} of {dataset.dtype}")
+    expect(right, _place(dataset), expected, f"{dataset.shape} of {dataset.dtype}", "shape")
 
 
 def _shape(images: h5py.Dataset, axis: int | None) -> tuple[int, int, int]:
@@ -227,7 +227,7 @@ def _wanted(n: int, channels: int, raters: tuple[str, ...], names: list[str] | N
     if names is None:
         numbers = [int(rater) if rater.isdecimal() else channels for rater in raters]
         expected = f"channels from 0 to {channels - 1} (or names, see --rater-names)"
-        expect(max(numbers) < channels, "--raters", expected, " ".join(raters))
+        expect(max(numbers) < channels, "--raters", expected, " ".join(raters), "name")
         return [numbers] * n
     listed = [[name.strip() for name in text.split(",")] for text in names]
     most = max(map(len, listed), default=0)
@@ -235,8 +235,8 @@ def _wanted(n: int, channels: int, raters: tuple[str, ...], names: list[str] | N
         listed = [[name for (name,) in listed]] * n
     fits = len(listed) == n and most <= channels
     expected = f"{channels} names, or for each of {n} images up to {channels} with commas between them"
-    expect(fits, "--rater-names", expected, f"{len(names)} texts of up to {most} names")
+    expect(fits, "--rater-names", expected, f"{len(names)} texts of up to {most} names", "shape")
     known = sorted(set().union(*listed))
     for rater in raters:
-        expect(rater in known, "--raters", f"names among {', '.join(known)}", rater)
+        expect(rater in known, "--raters", f"names among {', '.join(known)}", rater, "name")
     return [[own.index(rater) for rater in raters if rater in own] for own in listed]

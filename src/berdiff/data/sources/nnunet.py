@@ -16,7 +16,7 @@ from typing import Any
 
 from berdiff import schema
 from berdiff.data.case import Reading
-from berdiff.data.describe import expect
+from berdiff.data.describe import check, expect
 from berdiff.data.input_spec import Modality
 from berdiff.data.paths import exists, expect_file, expect_folder, files_under, inside
 from berdiff.data.reading import SUFFIXES
@@ -56,12 +56,13 @@ def read(path: str | Path, options: Options) -> Reading:
     described = inside(root, root / "dataset.json")
     expect_file(described, "nnU-Net's dataset.json")
     about = schema.read(described, Described, "nnU-Net's dataset.json")
-    expect(about.dataset is None, f"{described}: dataset", "files in imagesTr and labelsTr", "a list of other places")
+    check(about.dataset is None, f"{described}: files that lie elsewhere (dataset) are not read", "unsupported")
     known = about.file_ending.lower() in SUFFIXES
-    expect(known, f"{described}: file_ending", f"one of {', '.join(SUFFIXES)}", f"{about.file_ending!r}")
+    expect(known, f"{described}: file_ending", f"one of {', '.join(SUFFIXES)}", f"{about.file_ending!r}", "unsupported")
     reading = folder.read(root, options.as_folder(_targets(about, f"{described}: labels")))
     cases, others = (_count(root, name, about.file_ending) for name in ("labelsTr", "imagesTs"))
-    expect(about.numTraining in (None, cases), described, f"numTraining {cases}, as labelsTr has", about.numTraining)
+    counted = f"{described}: numTraining is {about.numTraining}, but labelsTr has {cases} cases"
+    check(about.numTraining in (None, cases), counted, "conflict")
     notes = (f"imagesTs, which has no labels, is left out: {others} files",) if others else ()
     channels = _channels(about, reading, described)
     return replace(reading, channels=channels, notes=(*reading.notes, *notes), modality=_modality(channels, reading))
@@ -78,12 +79,11 @@ def _targets(about: Described, where: str) -> TargetValues:
     targets: TargetValues = {}
     for name, values in _by_name(about, where).items():
         listed = ", ".join(map(str, values))
-        open_pixels = "labels that say of every pixel what it is"
-        expect(name.lower() != "ignore", where, open_pixels, f"a label for pixels to ignore, {listed}")
+        check(name.lower() != "ignore", f"{where}: ignore labels ({listed}) are not supported", "unsupported")
         expect(values and values[0] > 0, where, f"values above 0 for {name!r}", listed or "none")
         name = re.sub("[/=]", "-", name)  # it becomes a part of files' names
         different = name not in targets and values not in targets.values()
-        expect(different, where, "different names and values", f"{name!r}: {listed} again")
+        expect(different, where, "different names and values", f"{name!r}: {listed} again", "name")
         targets[name] = values
     expect(targets, where, "at least one target beside the background 0")
     by_size = dict(sorted(targets.items(), key=lambda target: -len(target[1])))
@@ -106,10 +106,10 @@ def _channels(about: Described, reading: Reading, described: Path) -> tuple[str,
     named, count = about.channel_names or about.modality or {}, len(reading.channels)
     numbers = [str(i) for i in range(count)]
     expected = f"names for {', '.join(numbers)}, as imagesTr has so many channels"
-    expect(set(named) == set(numbers), f"{described}: channel_names", expected, ", ".join(named) or "none")
+    expect(set(named) == set(numbers), f"{described}: channel_names", expected, ", ".join(named) or "none", "name")
     by_file = count == 1 or reading.channels in (("red", "green", "blue"), tuple(f"{i:04d}" for i in range(count)))
     found = ", ".join(f"CASE_{channel}" for channel in reading.channels)
-    expect(by_file, described.parent / "imagesTr", "CASE_0000, CASE_0001, ...", found)
+    expect(by_file, described.parent / "imagesTr", "CASE_0000, CASE_0001, ...", found, "name")
     names = [named[number] for number in numbers]
     return tuple(name if names.count(name) == 1 else f"{name}-{i}" for i, name in enumerate(names))
 
