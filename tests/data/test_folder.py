@@ -151,21 +151,6 @@ def test_a_missing_rater_is_allowed_only_when_asked_for(tmp_path):
     assert [len(case.masks) for case in reading.cases] == [2, 1]
 
 
-def test_sixteen_bits_by_type_window_and_percentiles(tmp_path):
-    deep = picture(0, dtype=np.uint16)
-    save(tmp_path / "images" / "a.png", deep)
-    save(tmp_path / "masks" / "a.png", blob())
-    (case,) = cases(tmp_path)
-    np.testing.assert_allclose(case.image[0], deep / 65535, atol=1e-6)
-    assert read(tmp_path, Options(window=(1000, 30000))).intensity == Intensity("window", (1000, 30000))
-    (case,) = cases(tmp_path, window=(1000, 30000))
-    np.testing.assert_allclose(case.image[0], np.clip((deep - 1000.0) / 29000, 0, 1), atol=1e-6)
-    assert read(tmp_path, Options(scale="percentiles", tails=5)).intensity == Intensity("percentiles", tails=5)
-    (case,) = cases(tmp_path, scale="percentiles", tails=5)
-    low, high = np.percentile(deep, (5, 95))
-    np.testing.assert_allclose(case.image[0], np.clip((deep - low) / (high - low), 0, 1), atol=1e-5)
-
-
 def test_eight_and_sixteen_bits_together(tmp_path):
     save(tmp_path / "images" / "a.png", picture(0))
     save(tmp_path / "images" / "b.png", picture(1, dtype=np.uint16))

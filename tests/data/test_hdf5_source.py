@@ -10,6 +10,7 @@ from layouts import blobs, refused, write_hdf5
 
 from berdiff.cli.main import main
 from berdiff.data.input_spec import Intensity
+from berdiff.data.intensity import to_unit
 from berdiff.data.prepare import prepare
 from berdiff.data.sources import hdf5_file
 from berdiff.data.sources.hdf5 import OWN_PATIENT, Options, read
@@ -187,39 +188,28 @@ def test_raters_by_number_and_name(tmp_path):
 
 
 def test_intensities(tmp_path):
+    """The options choose the rule; what each does is tested in test_intensity.py."""
     rng = np.random.default_rng(1)
     floats = rng.normal(100, 30, (5, 4, H, W)) * (rng.random((5, 4, H, W)) > 0.4)
     wide = rng.integers(0, 2**16, (5, 4, H, W), np.uint16)
-    unit = rng.random((5, 4, H, W))
-
-    def by_percentiles(values, low, high):
-        low, high = np.percentile(values, (low, high))
-        return np.clip((values - low) / (high - low), 0, 1)
-
-    for number, (images, options, expected) in enumerate(
+    for number, (images, options, rule) in enumerate(
         (
-            (wide, {}, lambda x: x / 65535),
-            (wide.astype(">u2"), {"scale": "dtype"}, lambda x: x / 65535),
-            (floats, {"window": (50, 150)}, lambda x: np.clip((x - 50) / 100, 0, 1)),
-            (floats, {}, lambda x: by_percentiles(x, 1, 99)),
-            (floats, {"scale": "percentiles", "tails": 5.0}, lambda x: by_percentiles(x, 5, 95)),
-            (floats, {"scale": "minmax"}, lambda x: (x - x.min()) / (x.max() - x.min())),
-            (unit, {"scale": "percentiles", "tails": 0.5, "scaled": True}, lambda x: x),
+            (wide.astype(">u2"), {"scale": "dtype"}, Intensity("dtype")),
+            (floats, {"window": (50.0, 150.0)}, Intensity("window", (50.0, 150.0))),
+            (floats, {"scale": "percentiles", "tails": 5.0}, Intensity("percentiles", tails=5.0)),
+            (floats, {"scale": "minmax"}, Intensity("minmax", field=W)),
+            (floats, {"scale": "brain", "tails": 2.0}, Intensity("brain", tails=2.0)),
         )
     ):
         reading = read(write(tmp_path / f"{number}.h5", images=images), Options(labels=CODES, **options))
-        assert reading.dtype == "float32"
-        for case, stored in zip(reading.cases, images, strict=True):
-            np.testing.assert_allclose(case.image, [expected(channel) for channel in stored], atol=1e-5)
-    assert reading.intensity == Intensity("percentiles", tails=0.5)
-    (case, *_) = cases(write(tmp_path / "brain.h5", images=floats), labels=CODES, scale="brain", tails=2.0)
-    for channel, stored in zip(case.image, floats[0], strict=True):
-        inside = stored != 0
-        low, high = np.percentile(stored[inside], (2, 98))
-        np.testing.assert_allclose(channel, inside * np.clip((stored - low) / (high - low), 0, 1), atol=1e-5)
-    reading = read(write(tmp_path / "8.h5"), Options(labels=CODES, scale="brain", scaled=True))
-    np.testing.assert_array_equal(next(reading.cases).image, content()["images"][0])  # 8 bits stay
-    assert (reading.dtype, reading.intensity.rule) == ("uint8", "brain")
+        assert (reading.dtype, reading.intensity) == ("float32", rule)
+        for case, stored in zip(reading.cases, images.astype(images.dtype.newbyteorder("=")), strict=True):
+            expected = to_unit(stored[:, None], rule, "x", planar=True, forced=True)
+            np.testing.assert_allclose(case.image, expected[:, 0], atol=1e-5)
+    for name, images, dtype in (("8", content()["images"], "uint8"), ("unit", rng.random((5, 4, H, W)), "float32")):
+        reading = read(write(tmp_path / f"{name}.h5", images=images), Options(labels=CODES, scale="brain", scaled=True))
+        np.testing.assert_allclose(next(reading.cases).image, images[0], atol=1e-6)  # stays as it is
+        assert (reading.dtype, reading.intensity.rule) == (dtype, "brain")
 
 
 def test_size_spacing_and_empty_images(tmp_path):

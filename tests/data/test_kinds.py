@@ -176,7 +176,7 @@ def test_what_breaks_its_kind_is_refused_and_nothing_is_written(tmp_path, option
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
 
 
-def test_the_kind_is_shown(tmp_path, capsys, monkeypatch):
+def test_the_kind_is_shown(tmp_path, capsys):
     label_map(tmp_path / "data")
     command = ["data", "prepare", "folder", str(tmp_path / "data"), str(tmp_path / "s"), "--labels", "a=1", "b=2,4"]
     assert main(command) == 0
@@ -186,11 +186,6 @@ def test_the_kind_is_shown(tmp_path, capsys, monkeypatch):
     assert line in capsys.readouterr().out
     assert main(["data", "info", str(tmp_path / "s"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["kind"] == "exclusive"
-    titles = []
-    monkeypatch.setattr("berdiff.output.contact_sheet.render", lambda rows, title, **options: titles.append(title))
-    monkeypatch.setattr("berdiff.output.contact_sheet.save_png", lambda picture, path: None)
-    assert main(["data", "show", str(tmp_path / "s"), "--count", "1"]) == 0
-    assert "folder; exclusive targets; " in titles[0]
 
 
 def test_verify_finds_masks_that_break_the_kind(tmp_path, monkeypatch):

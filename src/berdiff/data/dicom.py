@@ -1,8 +1,4 @@
-"""DICOM slices and series: headers first, pixels only when asked for, and each defect reported in one sentence.
-
-A header costs well under a millisecond and a slice of pixels a hundred times more, so a folder of a hundred thousand
-files is sorted and checked by headers, and only the slices that are wanted are decoded.
-"""
+"""DICOM slices and series: headers first, pixels of the slices that are wanted, each defect in one sentence."""
 
 import io
 import math
@@ -49,13 +45,8 @@ STATED = ("Rows", "Columns", "Modality", "LossyImageCompression", "LossyImageCom
 STATED += ("LossyImageCompressionMethod",)
 PERSONAL = ("PatientID", "PatientName", "PatientBirthDate", "PatientSex", "AccessionNumber", "StudyID")
 PERSONAL += ("StudyDate", "StudyTime")
-_TAGS: list[str] = [
-    "Rows",
-    "Columns",
-    *_TEXTS.values(),
-    *_NAMES.values(),
-    *(tag for tag, _ in (*_COUNTS.values(), *_GEOMETRY.values())),
-]
+_TAGS = ["Rows", "Columns", *_TEXTS.values(), *_NAMES.values()]
+_TAGS += [tag for tag, _ in (*_COUNTS.values(), *_GEOMETRY.values())]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +113,7 @@ class SliceHeader:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without the libraries' warnings of odd headers: they print values, which may be names, and nobody can act on
-    them. What cannot be used is refused."""
+    """Without the libraries' warnings of odd headers, which print values, perhaps names."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
@@ -220,8 +210,7 @@ def opened(path: Path, expected: str, found: str) -> Iterator[io.BufferedReader]
 
 
 class _Counted:
-    """Asked by pydicom at each element whether to stop there: at the pixels, if so wished. A file of zeros is millions
-    of elements, each of which costs more time than bytes."""
+    """Asked by pydicom at each element whether to stop there: a file of zeros is millions of elements."""
 
     def __init__(self, before_pixels: bool) -> None:
         self._left, self._before_pixels = MAX_ELEMENTS, before_pixels
@@ -234,8 +223,7 @@ class _Counted:
 
 
 class _Guarded(io.BufferedReader):
-    """Of a deflated file pydicom reads the rest at once and inflates it, however large it becomes: here it is seen
-    first how large."""
+    """Of a deflated file pydicom inflates the rest at once: here it is measured first."""
 
     def read(self, size: int | None = -1, /) -> bytes:
         content = super().read(size)
@@ -254,11 +242,8 @@ class _Guarded(io.BufferedReader):
 
 
 def is_dicom(path: Path) -> bool:
-    """A file is taken for its suffix, or, without one, for the letters DICM at byte 128.
-
-    An index file (DICOMDIR), XML, text and the like are left alone. A file with a DICOM suffix that is no DICOM is
-    found on reading.
-    """
+    """By the suffix, or, without one, by the letters DICM at byte 128; an index file (DICOMDIR), XML or text is
+    none."""
     if path.suffix.lower() in SUFFIXES:
         return True
     if path.name == "DICOMDIR" or path.suffix[1:].isalpha():
@@ -270,10 +255,7 @@ def is_dicom(path: Path) -> bool:
 
 
 def headers_by_series(folder: str | Path, modality: str | None = None) -> dict[str, list[SliceHeader]]:
-    """The headers of all DICOM images under a folder, by series UID: folder names play no part.
-
-    With a modality ("CT"), whatever else the folder holds (radiographs, reports, segmentations) is left out.
-    """
+    """The headers of all DICOM images under a folder by series UID; with a modality ("CT"), all others are left out."""
     folder = Path(folder)
     expect_folder(folder, "a folder of DICOM files")
     series: dict[str, list[SliceHeader]] = {}
@@ -320,11 +302,9 @@ def gap_words(found: Sequence[tuple[float, float]]) -> str:
 
 
 def read_volume(headers: Sequence[SliceHeader], allow_gaps: bool = False, folder: Path | None = None) -> Image:
-    """The slices of one series, in any order, as a volume; `folder` is what an error is about.
-
-    Slices must be evenly apart. With `allow_gaps` the lower instance number of two at one place is taken, and slices
-    at even distances are interpolated.
-    """
+    """The slices of one series, in any order, as a volume; `folder` is what an error is about. Slices must be evenly
+    apart; with `allow_gaps` missing ones are interpolated, and of two at one place the lower instance number is
+    taken."""
     first = headers[0]
     (spacing, _), plane = first.geometry(), first.plane()
     like = f"as in {first.path.name}"

@@ -1,9 +1,5 @@
-"""One image and its place: the values of a file upright, the grid that they lie on, and the way back to the file's own.
-
-Scanners and exporters store the axes of a volume in any order and direction. Here they always come as (slice, row,
-column) with slice 0 the lowest (feet), row 0 the front (anterior) and column 0 the patient's right, so "the bottom 80
-slices" and "the left half" mean the same in every file. A picture is as stored.
-"""
+"""One image and its grid: the values of a file as (slice, row, column), slice 0 at the feet, row 0 in front, column 0
+at the patient's right, and the way back to the file's own axes. A picture is as stored."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -28,11 +28,8 @@ _FORMATS |= dict.fromkeys((b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"), TiffImageFil
 
 
 def read_picture(path: str | Path, channels: int | None = None) -> np.ndarray:
-    """A picture as (C, H, W), values as stored: uint8, uint16, int32 or float32 (never NaN or infinite).
-
-    An alpha channel is dropped. `channels` is how many there must be; with 1, a grey picture that was saved as RGB
-    (three equal channels) counts as grey.
-    """
+    """A picture as (C, H, W), values as stored, without alpha. `channels` is how many there must be; with 1, three
+    equal channels count as grey."""
     path = Path(path)
     image = np.moveaxis(np.atleast_3d(_pixels(path, labels=False)), -1, 0)
     expect(image.size, path, "a picture of at least one pixel", by(image.shape[1:]), "shape")
@@ -56,11 +53,8 @@ def read_labels(path: str | Path, size: tuple[int, int] | None = None) -> np.nda
 
 
 def read_mask(path: str | Path, size: tuple[int, int] | None = None, threshold: float | None = None) -> np.ndarray:
-    """A binary mask as (H, W) uint8 of 0 and 1.
-
-    Without `threshold` the picture must hold 0 and one other value, 1 or 255, and nothing else. With it, for lossy
-    JPG masks, whatever is above it is foreground.
-    """
+    """A binary mask as (H, W) uint8 of 0 and 1: of 0 and one other value, 1 or 255; or of what is above `threshold`
+    (JPG)."""
     labels = read_labels(path, size)
     return binary(labels, str(path)) if threshold is None else (labels > threshold).astype(np.uint8)
 

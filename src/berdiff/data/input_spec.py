@@ -1,7 +1,4 @@
-"""What an image must look like for a model: declared by a source, kept in the store's manifest and in the model folder.
-
-No torch and no numpy here: configurations and the command line read it.
-"""
+"""What an image must look like for a model, as stores and model folders keep it. No torch and no numpy here."""
 
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal

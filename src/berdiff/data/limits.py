@@ -1,7 +1,4 @@
-"""How large an image may be. Every reader asks here, by the header, before it unpacks a byte.
-
-The limits are the process's: a command sets them once (`using`), and readers deep below need not hand them on.
-"""
+"""How large an image may be: asked by every reader, by the header. A command sets the limits of the process once."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager

@@ -1,7 +1,4 @@
-"""The manifest of a store: where the data came from, what it holds, and a checksum of each of its files.
-
-It is the last file written, so a store without one was never finished.
-"""
+"""The manifest of a store: where the data came from, what it holds, and checksums. It is written last."""
 
 import hashlib
 import json

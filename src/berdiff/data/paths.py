@@ -1,8 +1,4 @@
-"""The files of a source folder: THE place that lists and looks at foreign files before anything opens them.
-
-Only regular files are opened. A FIFO would wait for ever, a device never ends; a link may lead nowhere, round in
-circles or out of the folder; a folder may be closed to us. Each is reported by its name.
-"""
+"""The files of a source folder: only regular files that lie in it are opened, whatever else is there is named."""
 
 import os
 import stat
@@ -78,10 +74,8 @@ def add_once(files: dict[Key, Path], key: Key, path: Path) -> None:
 
 
 def files_under(folder: Path, root: Path | None = None) -> Iterator[Path]:
-    """All files under a folder in a fixed order, without hidden ones; a link must lead to a place inside `root`.
-
-    Whatever else lies there is refused: a case that was skipped in silence would be missing.
-    """
+    """All files under a folder in a fixed order, without hidden ones; anything that is not a file inside `root` is
+    refused."""
     for path, fault in list_files(folder, root):
         if fault:
             raise InputError(fault, "access")
@@ -89,8 +83,7 @@ def files_under(folder: Path, root: Path | None = None) -> Iterator[Path]:
 
 
 def list_files(folder: Path, root: Path | None = None) -> Iterator[tuple[Path, str]]:
-    """The same, with a sentence for each thing that is wrong in place of an end to the search: (path, "") or
-    (path, sentence)."""
+    """The same as (path, ""), or (path, what is wrong with it) instead of an error."""
     root = root or folder
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: (_is_folder(entry), entry.name))

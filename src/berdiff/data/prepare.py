@@ -47,10 +47,8 @@ def prepare(
     resplit: bool = False,
     progress: Progress = lambda done, total: None,
 ) -> Manifest:
-    """Read `path` as the layout `source` and write the store `out`, a folder or an address, which must not exist yet.
-
-    A split the source brings is kept, unless `resplit`; otherwise patients are split by `seed`, `val` and `test`.
-    """
+    """Read `path` as the layout `source` and write the store `out`, a folder or address that must not exist. A split
+    that the source brings is kept, unless `resplit`; otherwise patients are split by `seed`, `val` and `test`."""
     module = find_source(source)
     options = schema.check(options or module.Options(), module.Options, lambda option: f"--{option.replace('_', '-')}")
     with refusing((UnicodeEncodeError,), path, "a name in UTF-8", "other bytes", "name"):

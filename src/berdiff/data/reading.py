@@ -46,10 +46,8 @@ def kind_of(path: Path) -> Kind | None:
 
 
 def outline(paths: Sequence[Path], several: bool = False, headers: Sequence[SliceHeader] = ()) -> Outline:
-    """Shape and type of an image by its header: of one file, of a DICOM series or its folder, of a file per channel.
-
-    `several`: a 4D file has channels. `headers`: those of the paths, where they were read.
-    """
+    """Shape and type by the header of one file, a DICOM series or its folder, or a file per channel. `several`: a 4D
+    file has channels; `headers`: those of the paths, where they were read."""
     path, kind = paths[0], kind_of(paths[0])
     if kind == "nifti":
         stored = volumes.stored_shape(path)
@@ -98,10 +96,7 @@ def read_images(
 
 
 def read_image(path: Path, channels: int | None = None) -> Image:
-    """An image or volume, or a folder with the slices of one DICOM series.
-
-    `channels` is how many there must be. Without it a file may have one, or the three of a colour picture.
-    """
+    """An image or volume, or a folder with one DICOM series. Without `channels` it may be grey or a colour picture."""
     return _read([path], channels)
 
 
@@ -149,10 +144,8 @@ def image_array(
 
 
 def arranged(array: np.ndarray, channels: int | None, what: str) -> tuple[np.ndarray, bool]:
-    """(C, Z, H, W), and whether it is a 2D image; only the shape and `channels` show which is which.
-
-    Without `channels`, as in preparing: (H, W), (H, W, 3) in colour, or (Z, H, W); truth values are then labels 0, 1.
-    """
+    """(C, Z, H, W), and whether it is a 2D image, by shape and `channels`; without `channels`, as in preparing: (H, W),
+    (H, W, 3) or (Z, H, W), and truth values are labels 0 and 1."""
     shape, numbers = array.shape, array.dtype.kind in "biuf" and array.size
     expect(numbers, what, "an array of numbers", f"{array.dtype} of shape {shape}", "kind")
     if array.dtype.kind == "b":

@@ -1,12 +1,6 @@
-"""Write the shards of a Zarr array, and read single cases from them wherever fsspec reaches.
-
-The arrays are ordinary Zarr v3 and zarr opens them, but it reads a shard's index again for every case. In CPU time,
-side by side on 1,024 LIDC slices: random reads 148 slices/s by zarr, 3,300 to 5,200 here; writing 815 to 862, and
-7,600 to 8,200 here.
-
-The layout, from the Zarr v3 sharding specification: a shard file holds the compressed chunks (here one case each),
-then a table of (offset, length) little-endian uint64 pairs, then its CRC-32C.
-"""
+"""Write the shards of a Zarr array, and read single cases from them wherever fsspec reaches: 20 to 35 times as fast as
+zarr, which reads a shard's index again for every case. A shard file holds the compressed cases, then (offset, length)
+pairs of little-endian uint64, then their CRC-32C, by the Zarr v3 sharding specification."""
 
 from math import prod
 from pathlib import Path

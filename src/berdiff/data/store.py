@@ -123,10 +123,7 @@ def _text(fs: Any, root: str, name: str, address: str) -> str:
 
 
 def open_store(address: str | Path | None = None, progress: Progress = lambda done, total: None) -> Store:
-    """The store at `address`; None means the embedded one, LIDC's real readers over a simulated CT.
-
-    That is made on first use, which `progress` can watch, and kept in the folder BERDIFF_CACHE, or ~/.cache/berdiff.
-    """
+    """The store at `address`; None: the embedded one, made on first use in BERDIFF_CACHE or ~/.cache/berdiff."""
     if address is not None:
         return Store.open(address)
     from berdiff.data.prepare import prepare_embedded  # writing needs zarr; reading does not

@@ -20,11 +20,9 @@ def choose_cases(
     marked_by: int = 0,
     option: str = "--limit",
 ) -> np.ndarray:
-    """Places in the store of up to `limit` cases of a split (None: all), in the store's order.
-
-    `spread` takes different patients while there are enough. `one_per_patient` takes exactly `limit` patients with one
-    case each that at least `marked_by` raters marked, in the seeded order. `option` names `limit` in an error.
-    """
+    """Places in the store of up to `limit` cases of a split (None: all), in the store's order. `spread` takes different
+    patients first; `one_per_patient` exactly `limit` patients with a case that `marked_by` raters marked, in seeded
+    order."""
     indices = store.indices(split)
     expect(len(indices), store.address, f"cases in the split {split!r}")
     expect(limit is None or limit >= 1, option, "at least 1 case", limit)

@@ -1,8 +1,6 @@
-"""Files at a remote address as local copies: listed at once, fetched one input at a time, removed when it is written.
-
-A copy has a place from the beginning: FOLDER/s3/bucket/key, in a temporary folder of this process alone. So names,
-groups and messages are made of paths, as for local files, before anything is fetched.
-"""
+"""Files at a remote address as local copies in FOLDER/s3/bucket/key: listed at once, fetched one input at a time,
+removed when it is written. Their paths are known before anything is fetched, so names and groups are made as for local
+files."""
 
 import atexit
 import glob

@@ -1,8 +1,6 @@
-"""What to segment: files, folders, globs and stores, as a list of named inputs. Pixels are not read here.
-
-An input's name decides where its results go, and seeds its noise. It is the path without suffix, counted from the
-folder or the fixed part of the glob that was given: so it depends on that argument only, and order plays no part.
-"""
+"""What to segment: files, folders, globs and stores as named inputs. Pixels are not read here. A name, which decides
+where results go and seeds the noise, is the path without suffix from the folder or fixed part of the glob that was
+given."""
 
 import glob
 from collections import Counter
@@ -250,10 +248,8 @@ def _series(slices: list[_File], note: Note) -> list[Input]:
 
 
 def _sequences(single: list[_File], channels: Sequence[str]) -> tuple[list[Input], list[_File]]:
-    """Inputs of files called CASE_CHANNEL (or nnU-Net's CASE_0000), in the channels' order; and the files left over.
-
-    Another file of such a case, like its CASE_seg, is not an image and is left out.
-    """
+    """Inputs of files called CASE_CHANNEL or CASE_0000, in the channels' order, and the files left over: other files of
+    such a case, like its CASE_seg, are left out."""
     endings = {f"_{name.lower()}": name for name in channels} | {f"_{i:04d}": n for i, n in enumerate(channels)}
     cases: dict[str, dict[str, _File]] = {}
     rest: list[_File] = []

@@ -194,11 +194,8 @@ class Model:
         settings: SegmentSettings,
         progress: Callable[[int, int], None] = lambda done, total: None,
     ) -> list[Result]:
-        """The results of cases of a store, one by one: of the centre, as large as the model, or of all, by tiles, where
-        it was trained on patches.
-
-        Noise is seeded by the cases' names, so the masks are those of an evaluation.
-        """
+        """The results of cases of a store, one by one: of the centre, or of all by tiles where the model was trained on
+        patches. Noise is seeded by the cases' names, so the masks are those of an evaluation."""
         centre = (store.size[0] // 2, store.size[1] // 2)
         settings = replace(settings, region=Region(None if self.input_spec.patches else centre))
         results: list[Result] = []
@@ -241,12 +238,9 @@ def load(
     precision: Precision = "fp32",
     compile: bool = False,
 ) -> Model:
-    """A model by its folder, the folder of its run, the name of bundled weights, or an address on a model hub
-    (hf://owner/name, or with @revision: a branch, tag or commit).
-
-    `size` (H, W) is what the network sees at once; without it, what the weights were trained at. `precision` and
-    `compile` may make it faster, by the machine, and change masks by rounding.
-    """
+    """A model by its folder, its run, the name of bundled weights, or an address (hf://owner/name, with @revision if
+    wanted). `size` is what the network sees at once (default: as trained); `precision` and `compile` may change masks
+    by rounding."""
     device = choose_device(device)
     path = folder.resolve(path_or_name)
     segmenter = folder.load(path, device).with_changes(precision=choose_precision(device, precision))

@@ -132,10 +132,8 @@ class Region(Settings):
         return (int(first) if first else None), (int(last) if last else None)
 
     def ranges(self, shape: tuple[int, ...], size: Size, what: str) -> tuple[Range, ...]:
-        """The part of a 2D image `(H, W)` or a volume `(Z, H, W)`, one range per axis; `what` names it in errors.
-
-        Rows and columns are at least `size` where the image is: a smaller box is widened around its middle.
-        """
+        """One range per axis of `shape`, (H, W) or (Z, H, W); `what` names it in errors. A box smaller than `size` is
+        widened."""
         slices = (self.slice_range(shape[0], what),) if len(shape) == 3 else ()
         if len(shape) == 2 and (self.slices or self._names_slices):
             raise InputError(f"{what}: expected a volume for a choice of slices, found a 2D image", "kind")

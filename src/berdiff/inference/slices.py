@@ -61,11 +61,8 @@ def sample_slices(
     callback: Callback | None = None,
     advance: Advance = lambda slices: None,
 ) -> None:
-    """Draw n masks of each slice, all of one shape, into its place.
-
-    The noise of a sample is seeded by (seed, the slice's key, its number) and nothing else; in a volume it follows that
-    of the slice before it.
-    """
+    """Draw n masks of each slice, all of one shape, into its place. Noise is seeded by (seed, the slice's key, the
+    sample's number) alone; in a volume it follows that of the slice before."""
     before: list[Along] | None = None
     for first in range(0, len(slices), batch_size):
         batch = slices[first : first + batch_size]
@@ -96,10 +93,8 @@ def sample_images(
     advance: Advance,
     callback: Callback | None,
 ) -> list[Drawn]:
-    """The samples drawn of the region of each image.
-
-    In a volume noise follows that of the slice before, from the first slice of the region on.
-    """
+    """The samples drawn of the region of each image; in a volume noise follows from the first slice of the region
+    on."""
     P = settings.drawn
     drawn: list[Drawn] = []
     by_shape: dict[tuple[int, ...], list[Slice]] = {}

@@ -9,10 +9,7 @@ from berdiff.data.describe import expect
 
 
 def read_case_list(path: Path, cases: Collection[str]) -> dict[str, tuple[str, str]]:
-    """case -> patient and split, for exactly the given cases: none unknown, none missing, none twice.
-
-    The split is one of SPLITS, or "" where the list has no such column.
-    """
+    """case -> patient and split ("" without such a column), for exactly the given cases, each once."""
     columns, lines = read_csv(path, ("case", "patient"), "the columns case, patient and perhaps split")
     listed: dict[str, tuple[str, str]] = {}
     split_of: dict[str, str] = {}

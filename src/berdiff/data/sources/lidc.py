@@ -51,10 +51,8 @@ def read_pictures(
     threshold: float | None = None,
     **fields: Any,
 ) -> Reading:
-    """8-bit pictures of one size, which `fit` brings to `size`; masks of 0 and 255, or of what is above `threshold`.
-
-    `expected` names the files for the error where there are none.
-    """
+    """8-bit pictures of one size, which `fit` brings to `size`, with masks of 0 and 255, or of what is above
+    `threshold`; `expected` names the files for the error where there are none."""
     expect_folder(root)
     found = list(slices)
     expect(found, root, expected)

@@ -114,10 +114,8 @@ def _cases(work: list[tuple[Nodule, float, SliceHeader]], root: Path, options: O
 
 
 def resample(plane: np.ndarray, centre: np.ndarray, step: float, size: int) -> np.ndarray:
-    """(size, size) float32 around `centre` (row, column), every `step` pixels of the plane, linear between them.
-
-    Coarser steps average first, so that nothing aliases. Like a crop, it is pushed back inside the plane.
-    """
+    """(size, size) float32 around `centre` (row, column), every `step` pixels, linear, smoothed before it gets coarser,
+    and pushed back inside the plane."""
     if step > 1:
         plane = ndimage.gaussian_filter(plane, (step - 1) / 2)
     half = step * (size - 1) / 2

@@ -1,9 +1,5 @@
-"""Pickles as data: arrays, numbers, text, lists and dicts, and nothing else.
-
-A pickle is a program. Its steps are looked through before any of them is carried out: what would make a small file
-large (the same tuple inside others, which takes for ever to hash; places and lengths beyond the file) is refused. Then
-it is run by an unpickler that knows the few names of numpy, and no other.
-"""
+"""Pickles as data: arrays, numbers, text, lists and dicts. Steps are looked through before any is carried out, and what
+would make a small file large is refused; then an unpickler that knows a few names of numpy runs it."""
 
 import mmap
 import pickle
