@@ -33,8 +33,9 @@ class Options(folder.CaseOptions):
     def as_folder(self, targets: TargetValues) -> folder.Options:
         """The same layout in the words of `folder`."""
         labels = tuple(f"{name}={','.join(map(str, values))}" for name, values in targets.items())
-        names = {"image_name": "{case}_{channel}", "mask_name": "{case}"}
-        return folder.Options(**vars(self), images="imagesTr", masks="labelsTr", labels=labels, **names)
+        folders: dict[str, Any] = {"images": "imagesTr", "masks": "labelsTr"}
+        folders |= {"image_name": "{case}_{channel}", "mask_name": "{case}"}
+        return folder.Options(**vars(self), **folders, labels=labels)
 
 
 @dataclass(frozen=True)
