@@ -356,7 +356,8 @@ def read_volume(headers: Sequence[SliceHeader], allow_gaps: bool = False, folder
 
 def upright_shape_of(first: SliceHeader, count: int) -> tuple[int, ...]:
     """The shape of `count` slices as a volume, by the header of one."""
-    first.geometry(), first.plane()
+    first.geometry()
+    first.plane()
     affine = present(first.affine(), first.path, "a place in space")
     return upright_shape((first.shape[1], first.shape[0], count), affine, first.path)
 

@@ -154,9 +154,9 @@ class Model:
         results: list[Result] = []
         identity, spec = self.identity(settings), self.input_spec
         for image, (grid, part, pool) in zip(images, each, strict=True):
-            chosen = None
+            chosen, rng = None, set_rng(settings.seed, image.name)
             if settings.set != "independent":
-                chosen = choose_set(pool, settings.samples, settings.set, set_rng(settings.seed, image.name)).tolist()
+                chosen = tuple(choose_set(pool, settings.samples, settings.set, rng).tolist())
             notes = tuple(dict.fromkeys([*spec.notes, *image.notes]))  # each once, in order
             results.append(
                 Result(
@@ -164,7 +164,7 @@ class Model:
                     image=part,
                     grid=grid,
                     pool=pool,
-                    chosen=None if chosen is None else tuple(chosen),
+                    chosen=chosen,
                     targets=spec.targets,
                     kind=spec.kind,
                     settings=identity,

@@ -81,7 +81,7 @@ class Region(Settings):
             raise InputError("slice: expected no --extent beside it, found both", "conflict")
         for name in ("extent", "slice"):
             if getattr(self, name) not in (None, False) and self.chosen and not self.at_place:
-                raise InputError(f"{name}: needs a centre Z Y X or findings", "conflict")
+                raise InputError(f"{name}: expected a centre Z Y X or findings beside it, found none", "conflict")
         self._slice_ends()
 
     @property
