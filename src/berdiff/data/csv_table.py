@@ -2,10 +2,11 @@
 
 import csv
 import io
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from berdiff.data.case import SPLITS
 from berdiff.data.describe import decoding, expect
 from berdiff.data.paths import expect_file
 
@@ -15,9 +16,7 @@ MAX_ROWS, MAX_COLUMNS = 2**20, 256
 
 class Line(NamedTuple):
     where: str  # FILE, line NUMBER
-    cells: dict[
-        str, str
-    ]  # column -> text, without spaces around it; a column that the line is too short for is missing
+    cells: dict[str, str]  # column -> text, stripped; without the columns that the line is too short for
     more: bool  # it has more cells than there are columns
 
 
@@ -48,3 +47,24 @@ def read_csv(path: Path, columns: tuple[str, ...], what: str = "") -> tuple[list
     what = what or f"the columns {', '.join(columns)}"
     expect(not missing, path, what, f"no {' and no '.join(missing)}", "missing")
     return names, lines
+
+
+def read_case_list(path: Path, cases: Collection[str]) -> dict[str, tuple[str, str]]:
+    """case -> patient and split ("" without such a column), for exactly the given cases, each once."""
+    columns, lines = read_csv(path, ("case", "patient"), "the columns case, patient and perhaps split")
+    listed: dict[str, tuple[str, str]] = {}
+    split_of: dict[str, str] = {}
+    for where, row, more in lines:
+        expect(len(row) == len(columns) and not more, where, f"{len(columns)} columns", "another number", "shape")
+        case, patient, split = (row.get(name, "") for name in ("case", "patient", "split"))
+        what = "a path" if ".." in Path(case).parts or Path(case).is_absolute() else "an unknown case"
+        expect(case in cases, where, "the name of a case in the folder", f"{what}: {case!r}", "name")
+        expect(case not in listed, where, "each case once", f"{case!r} again", "name")
+        expect(patient, where, f"a patient for the case {case!r}")
+        expect("split" not in row or split in SPLITS, where, f"the split {', '.join(SPLITS)}", f"{split!r}")
+        first = split_of.setdefault(patient, split)
+        expect(first == split, where, f"the patient {patient!r} in one split", f"{first} and {split}", "conflict")
+        listed[case] = patient, split
+    for case in sorted(cases):
+        expect(case in listed, path, "every case of the folder", f"no {case!r}", "missing")
+    return listed

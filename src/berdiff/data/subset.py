@@ -28,7 +28,8 @@ def choose_cases(
     expect(limit is None or limit >= 1, option, "at least 1 case", limit)
     expect(seed >= 0, "--seed", "at least 0", seed)
     for bare in store.cases.case[indices][store.cases.raters[indices] < 1]:
-        raise InputError(f"{store.address}: case {bare} has no rater", "missing")
+        wanted = "expected at least one rater for every case"
+        raise InputError(f"{store.address}: {wanted}, found none for {bare}", "missing")
     if limit is None:
         return indices
     order = np.random.default_rng(seed).permutation(indices)

@@ -27,12 +27,12 @@ import numpy as np
 from annotated_types import Ge, Lt
 
 from berdiff.data.case import Case, Reading
+from berdiff.data.csv_table import read_case_list
 from berdiff.data.describe import check, expect
 from berdiff.data.fitting import Fit, fit_image, fit_labels, fit_spacing
 from berdiff.data.input_spec import Intensity, Side
 from berdiff.data.intensity import to_unit
 from berdiff.data.sources.brats_layouts import SEQUENCES, FoundCase, find_cases
-from berdiff.data.sources.case_list import read_case_list
 from berdiff.data.split import split_patients
 from berdiff.schema import Settings
 from berdiff.targets.kinds import implied_kind

@@ -38,6 +38,7 @@ from annotated_types import Ge, Lt
 
 from berdiff.data.apply import at_spacing, resample, resample_masks
 from berdiff.data.case import Case, Reading
+from berdiff.data.csv_table import read_case_list
 from berdiff.data.describe import by, check, expect, refusing, some_values
 from berdiff.data.dicom import is_dicom, read_header
 from berdiff.data.fitting import Fit, fit_image, fit_labels, fit_spacing
@@ -46,7 +47,6 @@ from berdiff.data.input_spec import Intensity, Kind, Millimetres, Modality, Side
 from berdiff.data.intensity import to_unit
 from berdiff.data.paths import expect_folder, files_under
 from berdiff.data.reading import Outline, kind_of, outline, read_image, read_labels
-from berdiff.data.sources.case_list import read_case_list
 from berdiff.data.sources.folder_names import NOTES, ONLY, FoundCase, find_cases
 from berdiff.schema import Settings
 from berdiff.targets.kinds import TargetValues, implied_kind, label_values
