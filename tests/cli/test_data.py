@@ -89,6 +89,14 @@ def test_bad_input_is_one_sentence(tmp_path, capsys):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.hdf5", "empty"]
 
 
+def test_a_pickle_that_runs_code(tmp_path, capsys):
+    mark = tmp_path / "ran"
+    (tmp_path / "a.pickle").write_bytes(b"cposix\nmkdir\n(S'" + str(mark).encode() + b"'\ntR.")
+    sentence = refusal(["prepare", "lidc-pickle", str(tmp_path / "a.pickle"), str(tmp_path / "s")], capsys)
+    assert "posix.mkdir" in sentence
+    assert [path.name for path in tmp_path.iterdir()] == ["a.pickle"]
+
+
 def test_verify_prints_each_fault(tmp_path, capsys):
     write_hdf5(tmp_path / "a.hdf5")
     main(["data", "prepare", "lidc-hdf5", str(tmp_path / "a.hdf5"), str(tmp_path / "s")])

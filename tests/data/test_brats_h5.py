@@ -1,7 +1,5 @@
 """Kaggle's BraTS 2020: the slices it keeps are those of `brats`, whichever way its masks are written."""
 
-import re
-
 import h5py
 import numpy as np
 from brats_writer import SHAPE, case_folder, scan
@@ -117,60 +115,35 @@ def test_the_table_says_what_must_be_there(tmp_path):
 
 def test_bad_slices(tmp_path):
     good = slice_of(scan(1), 3)
-    nan, both, outside = good["image"].copy(), good["mask"].copy(), good["mask"] * 0
-    nan[0, 0, 0] = np.nan
+    both, outside = good["mask"].copy(), good["mask"] * 0
     both[2:5, 2:4, :2] = 1
     outside[3:5, 3, 2] = 1
     bad = (
-        ({"image": nan}, {}, "82.h5: expected finite values, found NaN or infinity"),
-        ({"image": None}, {}, "82.h5: expected a dataset image, found none"),
-        ({"mask": None}, {}, "82.h5: expected a dataset mask, found none"),
-        (
-            {"image": good["image"][:-1]},
-            {},
-            r"82.h5: image: expected \(24, 20, 4\) of floats, found \(23, 20, 4\) of float64",
-        ),
-        ({"image": np.zeros((24, 20, 4), int)}, {}, r"82.h5: image: expected .* found \(24, 20, 4\) of int64"),
-        (
-            {"mask": good["mask"][..., :2]},
-            {},
-            r"82.h5: mask: expected \(24, 20, 3\) of integers, found \(24, 20, 2\) of uint8",
-        ),
-        ({"mask": good["mask"] * 3}, {}, "82.h5: expected a mask of 0 and 1 or of 0 and 255, found the values 0, 3"),
-        (
-            {"mask": both},
-            {},
-            r"exclusive channels \(at most one per pixel\) for --masks labels, found 6 pixels of both",
-        ),
-        (
-            {"mask": outside},
-            {"masks": "regions"},
-            "nested channels .* found 2 pixels of enhancing_tumour outside tumour_core",
-        ),
+        ({"image": None}, {}, "image"),
+        ({"mask": None}, {}, "mask"),
+        ({"image": good["image"][:-1]}, {}, "(23, 20, 4)"),
+        ({"image": np.zeros((24, 20, 4), int)}, {}, "int64"),
+        ({"mask": good["mask"][..., :2]}, {}, "(24, 20, 2)"),
+        ({"mask": good["mask"] * 3}, {}, "0, 3"),
+        ({"mask": both}, {}, "6 pixels of both"),
+        ({"mask": outside}, {"masks": "regions"}, "2 pixels of enhancing_tumour outside tumour_core"),
     )
-    for number, (changes, options, sentence) in enumerate(bad):
+    for number, (changes, options, named) in enumerate(bad):
         root = write(tmp_path / str(number), regions=bool(options), **changes)
-        found = refused(lambda root=root, options=options: cases(root, **options))
-        assert "volume_1_slice_82.h5" in found
-        assert re.search(sentence, found), found
+        refused(lambda root=root, options=options: cases(root, **options), "volume_1_slice_82.h5", named)
     with h5py.File(root / "volume_1_slice_80.h5", "w") as file:
         file.create_dataset("image", (2**20, 2**20, 4), "f8")  # its header alone
-    assert "slice_80.h5: expected at most 536870912 pixels (--max-pixels)" in refused(lambda: cases(root))
-    (root / "volume_1_slice_80.h5").write_bytes(b"not HDF5")
-    assert "slice_80.h5: expected a whole HDF5 file, found a damaged or foreign one" in refused(lambda: cases(root))
+    refused(lambda: cases(root), "slice_80.h5", "--max-pixels")
 
 
 def test_bad_folders_and_options(tmp_path):
-    (tmp_path / "empty").mkdir()
-    assert "empty: expected files called volume_VOLUME_slice_NUMBER.h5" in refused(lambda: cases(tmp_path / "empty"))
-    assert "expected a folder of volume_" in refused(lambda: cases(tmp_path / "none"))
     root = write(tmp_path / "a")
-    assert "expected slices between the bottom 90 and the top 26" in refused(lambda: cases(root, bottom=90))
-    for options, sentence in (
-        ({"order": ("t1", "t2")}, "--order: expected each of t1, t1ce, t2, flair once, found t1 t2"),
-        ({"sequences": ("t1", "t1")}, "--sequences: expected one or more different ones"),
-        ({"keep_empty": "train"}, "--keep-empty train: expected a split to go by"),
+    refused(lambda: cases(root, bottom=90), "bottom 90")
+    for options, named in (
+        ({"order": ("t1", "t2")}, "--order"),
+        ({"sequences": ("t1", "t1")}, "--sequences"),
+        ({"keep_empty": "train"}, "--keep-empty train"),
     ):
         made = Options(**options)
-        assert sentence in refused(lambda made=made: prepare("brats-h5", root, tmp_path / "s", made))
+        refused(lambda made=made: prepare("brats-h5", root, tmp_path / "s", made), named)
     assert not (tmp_path / "s").exists()

@@ -1,13 +1,10 @@
 """The paper's BraTS model opens a store made by the paper's rules."""
 
-import torch
 from brats_writer import case_folder
 
 from berdiff.cli.main import main
 from berdiff.data.store import Store
 from berdiff.data.verify import verify
-from berdiff.networks.build import make_network
-from berdiff.recipes import RECIPES
 from berdiff.training.run_folder import read_rows
 
 
@@ -31,13 +28,3 @@ def test_the_recipe_trains_on_a_store_of_the_papers_split(tmp_path, capsys):
     assert main([*command, *smaller, "--engine.threads", "1"]) == 0
     assert "validation is off: the store has no cases in the split val" in (tmp_path / "run" / "log.txt").read_text()
     assert read_rows(tmp_path / "run" / "stats.jsonl")[-1]["reason"] == "finished: 1 steps"
-
-
-def test_the_network_of_the_recipe_takes_the_papers_slices():
-    """Four sequences of 224x224, one target; without weights in memory."""
-    config = RECIPES["brats-paper"].config
-    assert (config.data.crop, config.data.patch) == (None, None)
-    with torch.device("meta"):
-        network = make_network(config.model.preset, 4, 1)
-    assert 224 % network.stride == 0
-    assert sum(weight.numel() for weight in network.parameters()) > 50_000_000

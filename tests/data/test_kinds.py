@@ -3,11 +3,10 @@
 import json
 import shutil
 from dataclasses import replace
-from itertools import combinations, pairwise
+from itertools import combinations, pairwise, product
 
 import numpy as np
 import pytest
-from brats_writer import SHAPE, case_folder, scan
 from folder_writer import H, W, cases, picture, save
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -153,94 +152,31 @@ def test_one_target_has_no_kind(tmp_path):
     assert Store.open(tmp_path / "s").input_spec.kind == "independent"
 
 
-# --- what is refused, by the command line ---
-
-
-def overlapping(root):
+def disjoint(root):
     """In c2, five pixels of one rater belong to both targets."""
-    for i in range(3):
+    for i, rater, (k, target) in product(range(3), ("ann", "bob"), enumerate(("left", "right"))):
+        mask = np.zeros((H, W), np.uint8)
+        mask[:, 8 * k : 8 * k + 8] = 1
+        if (i, rater, target) == (2, "bob", "right"):
+            mask[:5, 7] = 1
         save(root / "images" / f"c{i}.png", picture(i))
-        for rater in ("ann", "bob"):
-            for k, target in enumerate(("left", "right")):
-                mask = np.zeros((H, W), np.uint8)
-                mask[:, 8 * k : 8 * k + 8] = 1
-                if (i, rater, target) == (2, "bob", "right"):
-                    mask[:5, 7] = 1
-                save(root / "masks" / rater / target / f"c{i}.png", mask)
-
-
-def not_nested(root):
-    """In c1, three pixels of the core lie outside the whole."""
-    for i in range(3):
-        save(root / "images" / f"c{i}.png", picture(i))
-        whole = np.zeros((H, W), np.uint8)
-        whole[:, :8] = 1
-        core = whole.copy()
-        core[4:] = 0
-        if i == 1:
-            core[:3, 8] = 1
-        save(root / "masks" / "ann" / "core" / f"c{i}.png", core)
-        save(root / "masks" / "ann" / "whole" / f"c{i}.png", whole)
-
-
-def unknown_value(root):
-    save(label_map(root) / "masks" / "c1.png", np.full((H, W), 7, np.uint8))
-
-
-def unknown_label(root):
-    seg = scan()["seg"].copy()
-    seg[2, 8, 8] = 9
-    case_folder(root, "B_1")
-    case_folder(root, "B_2", seg=seg)
-
-
-EXCLUSIVE, NESTED = ["--kind", "exclusive"], ["--kind", "nested", "--targets", "whole", "core"]
-REFUSED = [
-    (
-        overlapping,
-        ["folder"],
-        EXCLUSIVE,
-        "case 'c2' (images/c2.png): expected exclusive targets (at most one per pixel), "
-        "found 5 pixels of both left and right",
-    ),
-    (
-        not_nested,
-        ["folder"],
-        NESTED,
-        "case 'c1' (images/c1.png): expected nested targets (each lies inside the one before it), "
-        "found 3 pixels of core outside whole",
-    ),
-    (
-        unknown_value,
-        ["folder"],
-        ["--labels", "wt=1,2,4", "tc=1,4", "et=4", "--kind", "nested"],
-        "masks/c1.png: expected the values 0 and 1, 2, 4, found 7",
-    ),
-    (
-        unknown_label,
-        ["brats"],
-        ["--bottom", "1", "--top", "2", "--size", "16", "16", "--targets", "regions"],
-        "B_2/B_2_seg.nii.gz: expected the labels 0, 1, 2, 4, found 9 too",
-    ),
-]
+        save(root / "masks" / rater / target / f"c{i}.png", mask)
 
 
 @pytest.mark.parametrize(
-    ("make", "source", "options", "sentence"), REFUSED, ids=lambda one: getattr(one, "__name__", "")
+    ("options", "named"),
+    [
+        (Options(kind="exclusive"), ("c2", "5 pixels of both left and right")),
+        (Options(kind="nested", targets=("left", "right")), ("c0", "192 pixels of right outside left")),
+    ],
 )
-def test_what_breaks_its_kind_is_refused_and_nothing_is_written(tmp_path, capsys, make, source, options, sentence):
-    make(tmp_path / "data")
-    (tmp_path / "out").mkdir()
-    command = ["data", "prepare", *source, str(tmp_path / "data"), str(tmp_path / "out" / "s")]
-    assert main([*command, *options]) == 2
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1
-    assert error.startswith("berdiff data: ")
-    assert sentence in error
-    assert list((tmp_path / "out").iterdir()) == []
+def test_what_breaks_its_kind_is_refused_and_nothing_is_written(tmp_path, options, named):
+    disjoint(tmp_path / "data")
+    refused(lambda: preparing.prepare("folder", tmp_path / "data", tmp_path / "s", options), *named)
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
 
 
-def test_the_kind_is_shown(tmp_path, capsys, monkeypatch):
+def test_the_kind_is_shown(tmp_path, capsys):
     label_map(tmp_path / "data")
     command = ["data", "prepare", "folder", str(tmp_path / "data"), str(tmp_path / "s"), "--labels", "a=1", "b=2,4"]
     assert main(command) == 0
@@ -250,11 +186,6 @@ def test_the_kind_is_shown(tmp_path, capsys, monkeypatch):
     assert line in capsys.readouterr().out
     assert main(["data", "info", str(tmp_path / "s"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["kind"] == "exclusive"
-    titles = []
-    monkeypatch.setattr("berdiff.output.contact_sheet.render", lambda rows, title, **options: titles.append(title))
-    monkeypatch.setattr("berdiff.output.contact_sheet.save_png", lambda picture, path: None)
-    assert main(["data", "show", str(tmp_path / "s"), "--count", "1"]) == 0
-    assert "folder; exclusive targets; " in titles[0]
 
 
 def test_verify_finds_masks_that_break_the_kind(tmp_path, monkeypatch):
@@ -271,28 +202,3 @@ def test_verify_finds_masks_that_break_the_kind(tmp_path, monkeypatch):
         found = verify(store)
         assert len(found) == count
         assert all("expected exclusive targets (at most one per pixel), found" in fault for fault in found)
-
-
-# --- BraTS ---
-
-
-def test_the_regions_of_brats_are_nested_and_the_labels_exclusive(tmp_path):
-    case_folder(tmp_path / "data")
-    for targets, kind in (("whole", "independent"), ("regions", "nested"), ("labels", "exclusive")):
-        options = ["--targets", targets, "--bottom", "1", "--top", "2", "--size", *map(str, SHAPE[1:])]
-        assert main(["data", "prepare", "brats", str(tmp_path / "data"), str(tmp_path / targets), *options]) == 0
-        store = Store.open(tmp_path / targets)
-        assert store.input_spec.kind == kind
-        assert verify(tmp_path / targets) == []
-        seg = scan()["seg"][1:4]
-        codes = {
-            "whole_tumour": (1, 2, 4),
-            "tumour_core": (1, 4),
-            "enhancing_tumour": (4,),
-            "necrotic_core": (1,),
-            "edema": (2,),
-        }
-        masks = store.read([0, 1, 2])[1][:, 0]
-        for k, target in enumerate(store.targets):
-            np.testing.assert_array_equal(masks[:, k], np.isin(seg, codes[target]))
-        assert len(store.targets) == (1 if targets == "whole" else 3)

@@ -4,17 +4,15 @@ import io
 import os
 import pickle
 import struct
-import subprocess
-import sys
-import time
 from contextlib import suppress
 from itertools import product
 from pathlib import Path
+from types import ModuleType
 
 import h5py
 import numpy as np
 import pytest
-from layouts import blobs, write_hdf5
+from layouts import blobs, refused, write_hdf5
 
 from berdiff.data.input_spec import Intensity
 from berdiff.data.prepare import prepare
@@ -22,18 +20,7 @@ from berdiff.data.sources import lidc_hdf5, lidc_pickle
 from berdiff.data.sources.plain_pickle import load_plain
 from berdiff.data.split import leak
 from berdiff.data.store import Store
-from berdiff.data.verify import verify
 from berdiff.errors import InputError
-
-
-def refused(module, path: Path) -> str:
-    """The one sentence with which a file is refused, whether at once or while its cases are read."""
-    with pytest.raises(InputError) as caught:
-        list(module.read(path, module.Options()).cases)
-    assert str(path) in str(caught.value)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
-
 
 # HDF5
 
@@ -90,66 +77,33 @@ def nan_images() -> np.ndarray:
     return images
 
 
-BAD_HDF5 = {
-    "mask of another size": ({"train_labels": np.zeros((6, 31, 32, 4), np.uint8)}, "train/labels: expected"),
-    "as many masks as slices": ({"train_labels": np.zeros((5, 32, 32, 4), np.uint8)}, "train/labels: expected"),
-    "readers that cannot be known": ({"train_labels": np.zeros((6, 32, 32, 32), np.uint8)}, "train/labels: expected"),
-    "label 3": ({"train_labels": np.full((6, 32, 32, 4), 3, np.uint8)}, "0 and 1 or of 0 and 255, found the values 3"),
-    "mixed labels": (
-        {"train_labels": np.arange(6 * 4096, dtype=np.uint8).reshape(6, 32, 32, 4)},
-        "found the values 0, 1",
-    ),
-    "labels in floats": ({"train_labels": np.zeros((6, 32, 32, 4))}, "train/labels: expected integers"),
-    "NaN": ({f"{s}_images": nan_images()[:n] for s, n in (("train", 6), ("val", 2), ("test", 3))}, "found NaN"),
-    "a range of its own": (
-        {f"{s}_images": np.full((n, 32, 32), 300.0) for s, n in (("train", 6), ("val", 2), ("test", 3))},
-        "expected values in [0, 1] or [-0.5, 0.5], found 300",
-    ),
-    "types that differ": ({"val_images": np.zeros((2, 32, 32))}, "expected one size, type and number of readers"),
-    "images in colour": (
-        {"train_images": np.zeros((6, 32, 32, 3), np.uint8)},
-        "train/labels: expected integers",
-    ),
-    "no uids": ({"train_uids": None}, "expected a dataset train/uids, found none"),
-    "too few uids": (
-        {"train_uids": np.array([b"a"])},
-        "train/uids: expected a text or whole number",
-    ),
-    "no images": ({"test_images": None}, "expected a dataset test/images, found none"),
+THREE = (("train", 6), ("val", 2), ("test", 3))
+BAD_HDF5 = {  # beside what tests of `hdf5` see
+    "label 3": ({"train_labels": np.full((6, 32, 32, 4), 3, np.uint8)}, "train/labels"),
+    "mixed labels": ({"train_labels": np.arange(6 * 4096, dtype=np.uint8).reshape(6, 32, 32, 4)}, "train/labels"),
+    "NaN": ({f"{split}_images": nan_images()[:n] for split, n in THREE}, "train/images"),
+    "a range of its own": ({f"{split}_images": np.full((n, 32, 32), 300.0) for split, n in THREE}, "300"),
+    "types that differ": ({"val_images": np.zeros((2, 32, 32))}, ""),
+    "images in colour": ({"train_images": np.zeros((6, 32, 32, 3), np.uint8)}, "train/labels"),
 }
 
 
 def test_bad_hdf5(tmp_path):
-    for name, (changes, sentence) in BAD_HDF5.items():
+    for name, (changes, named) in BAD_HDF5.items():
         write_hdf5(tmp_path / name, **changes)
-        assert sentence in refused(lidc_hdf5, tmp_path / name)
+        bad_file(lidc_hdf5, tmp_path / name, named)
 
 
-def test_hdf5_with_a_patient_in_two_splits(tmp_path):
-    write_hdf5(tmp_path / "a.hdf5", test_uids=np.array([b"test-0", b"train-0", b"test-1"]))
-    with pytest.raises(InputError, match="expected every patient in one split, found patient train-0 in both"):
-        prepare("lidc-hdf5", tmp_path / "a.hdf5", tmp_path / "s")
-    assert not (tmp_path / "s").exists()
-    prepare("lidc-hdf5", tmp_path / "a.hdf5", tmp_path / "s", resplit=True)
-    store = Store.open(tmp_path / "s")
-    assert leak(store.cases.patient, store.cases.split) is None
-
-
-def test_hdf5_with_a_slice_twice(tmp_path):
-    write_hdf5(tmp_path / "a.hdf5", {"train": 2})
-    with h5py.File(tmp_path / "a.hdf5", "a") as file:
-        file["train/nodules"], file["train/slices"] = [0, 0], [5, 5]
-    with pytest.raises(InputError, match="expected every case once"):
-        prepare("lidc-hdf5", tmp_path / "a.hdf5", tmp_path / "s")
+def bad_file(module: ModuleType, path: Path, *named: str) -> None:
+    """Refused, whether at once or while its cases are read."""
+    refused(lambda: list(module.read(path, module.Options()).cases), str(path), *named)
 
 
 def test_hdf5_of_other_content(tmp_path):
-    with h5py.File(tmp_path / "other.hdf5", "w") as file:
-        file["data"] = [1]
-    assert "expected groups train, val, test, found data" in refused(lidc_hdf5, tmp_path / "other.hdf5")
-    with h5py.File(tmp_path / "flat.hdf5", "w") as file:
-        file["train"] = [1]
-    assert "expected a dataset train/images, found none" in refused(lidc_hdf5, tmp_path / "flat.hdf5")
+    for name, key in (("other.hdf5", "data"), ("flat.hdf5", "train")):
+        with h5py.File(tmp_path / name, "w") as file:
+            file[key] = [1]
+        bad_file(lidc_hdf5, tmp_path / name, key)
 
 
 def test_hdf5_with_damaged_data(tmp_path):
@@ -161,19 +115,15 @@ def test_hdf5_with_damaged_data(tmp_path):
     with (tmp_path / "a.hdf5").open("r+b") as raw:
         raw.seek(place.byte_offset)
         raw.write(b"\xff" * place.size)
-    assert "train/images: expected whole data, found it damaged" in refused(lidc_hdf5, tmp_path / "a.hdf5")
+    bad_file(lidc_hdf5, tmp_path / "a.hdf5", "train/images")
 
 
 def test_hdf5_does_not_leave_its_file(tmp_path):
-    write_hdf5(tmp_path / "secret.hdf5")
-    with h5py.File(tmp_path / "link.hdf5", "w") as file:
-        file["train"] = h5py.ExternalLink("secret.hdf5", "/train")
-    assert "expected data in this file, found a link to secret.hdf5" in refused(lidc_hdf5, tmp_path / "link.hdf5")
     (tmp_path / "raw").write_bytes(bytes(6 * 32 * 32))
     write_hdf5(tmp_path / "raw.hdf5", {"train": 6}, train_images=None)
     with h5py.File(tmp_path / "raw.hdf5", "a") as file:
         file.create_dataset("train/images", (6, 32, 32), "u1", external=[("raw", 0, h5py.h5f.UNLIMITED)])
-    assert "expected data in this file, found it kept in another one" in refused(lidc_hdf5, tmp_path / "raw.hdf5")
+    bad_file(lidc_hdf5, tmp_path / "raw.hdf5", "train/images")
 
 
 # pickle
@@ -239,9 +189,7 @@ def test_a_pickle_that_runs_code_is_refused_and_not_run(tmp_path):
     for attack in attacks:
         for hidden in (attack, {**content(), "last": attack}, {"slice0": {"image": attack}}):
             (tmp_path / "a.pickle").write_bytes(pickle.dumps(hidden))
-            sentence = refused(lidc_pickle, tmp_path / "a.pickle")
-            assert "expected numpy arrays and plain types, found" in sentence
-            assert "not loaded" in sentence
+            bad_file(lidc_pickle, tmp_path / "a.pickle")
             assert not mark.exists()
     (tmp_path / "a.pickle").write_bytes(pickle.dumps(attacks[0]))
     with pytest.raises(InputError):
@@ -262,7 +210,7 @@ def test_pickle_opcodes_by_hand(tmp_path):
     ]
     for raw in attacks:
         (tmp_path / "a.pickle").write_bytes(raw)
-        refused(lidc_pickle, tmp_path / "a.pickle")
+        bad_file(lidc_pickle, tmp_path / "a.pickle")
 
 
 def changed(**fields) -> dict:
@@ -272,32 +220,24 @@ def changed(**fields) -> dict:
 
 
 BAD_PICKLES = {
-    "mask of another size": (changed(masks=[np.zeros((31, 32))] * 4), "mask 0: expected the image's size (32, 32)"),
-    "label 2": (changed(masks=[np.full((32, 32), 2)] * 4), "slice 'slice3': mask 0: expected a mask of 0 and 1"),
-    "NaN": (changed(image=np.full((32, 32), np.nan)), "slice 'slice3': expected an image in [0, 1], found nan"),
-    "Hounsfield units": (changed(image=np.full((32, 32), -900.0)), "expected an image in [0, 1], found -900"),
-    "no masks": (changed(masks=[]), "slice 'slice3': expected masks, found none"),
-    "masks in text": (changed(masks=["a"]), "mask 0: expected a numeric array, found str"),
-    "not an image": (changed(image=np.zeros((32, 32, 3))), "expected an image (H, W), found the shape (32, 32, 3)"),
-    "objects": (changed(image=np.array([None, 1])), "arrays must hold numbers, not 'O8'"),
-    "no series": ({"a": {"image": np.zeros((2, 2)), "masks": []}}, "expected image, masks and series_uid"),
-    "a list": ([1, 2], "expected a dict from slice names to slices, found list"),
-    "nothing": ({}, "expected a dict from slice names to slices, found an empty one"),
+    "mask of another size": (changed(masks=[np.zeros((31, 32))] * 4), "mask 0"),
+    "label 2": (changed(masks=[np.full((32, 32), 2)] * 4), "slice 'slice3': mask 0"),
+    "NaN": (changed(image=np.full((32, 32), np.nan)), "slice3"),
+    "Hounsfield units": (changed(image=np.full((32, 32), -900.0)), "-900"),
+    "no masks": (changed(masks=[]), "slice3"),
+    "masks in text": (changed(masks=["a"]), "mask 0"),
+    "not an image": (changed(image=np.zeros((32, 32, 3))), "(32, 32, 3)"),
+    "objects": (changed(image=np.array([None, 1])), ""),
+    "no series": ({"a": {"image": np.zeros((2, 2)), "masks": []}}, "series_uid"),
+    "a list": ([1, 2], "list"),
+    "nothing": ({}, ""),
 }
 
 
 def test_bad_pickles(tmp_path):
-    for name, (slices, sentence) in BAD_PICKLES.items():
+    for name, (slices, named) in BAD_PICKLES.items():
         (tmp_path / name).write_bytes(pickle.dumps(slices))
-        assert sentence in refused(lidc_pickle, tmp_path / name)
-
-
-def test_pickle_of_other_sizes_in_one_file(tmp_path):
-    slices = changed(image=np.zeros((16, 16)), masks=[np.zeros((16, 16))] * 4)
-    (tmp_path / "a.pickle").write_bytes(pickle.dumps(slices))
-    with pytest.raises(InputError, match=r"case 'slice3'.*: expected an image of shape \(1, 32, 32\)"):
-        prepare("lidc-pickle", tmp_path / "a.pickle", tmp_path / "s")
-    assert not (tmp_path / "s").exists()
+        bad_file(lidc_pickle, tmp_path / name, named)
 
 
 def test_damaged_pickles(tmp_path):
@@ -310,7 +250,7 @@ def test_damaged_pickles(tmp_path):
         with suppress(InputError):
             list(lidc_pickle.read(tmp_path / "bad", lidc_pickle.Options()).cases)
     (tmp_path / "huge").write_bytes(b"\x80\x04\x8e" + struct.pack("<Q", 2**62) + b".")
-    refused(lidc_pickle, tmp_path / "huge")
+    bad_file(lidc_pickle, tmp_path / "huge")
 
 
 # the real file
@@ -328,30 +268,3 @@ def test_real_hdf5_is_what_its_readme_says(shared_data):
     assert {split: len(names) for split, names in patients.items()} == {"train": 625, "val": 60, "test": 100}
     assert not patients["train"] & patients["val"]
     assert not patients["test"] & (patients["train"] | patients["val"])
-
-
-@pytest.mark.slow
-def test_real_hdf5_in_two_minutes_and_a_gigabyte(shared_data, tmp_path):
-    """All of it by the command line, in a process of its own so that its memory is known; then every slice compared."""
-    path = shared_data / "lidc" / "data_lidc.hdf5"
-    code = (
-        "import resource, sys; from berdiff.cli.main import main\n"
-        "assert main(['data', 'prepare', 'lidc-hdf5', *sys.argv[1:]]) == 0\n"
-        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
-    )
-    start = time.monotonic()
-    command = [sys.executable, "-c", code, str(path), str(tmp_path / "s")]
-    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    assert time.monotonic() - start < 120
-    assert int(printed.splitlines()[-1]) < 2**20  # kilobytes
-    assert verify(tmp_path / "s") == []
-    store = Store.open(tmp_path / "s")
-    with h5py.File(path) as file:
-        for split in ("train", "val", "test"):
-            indices = store.indices(split)
-            assert len(indices) == len(file[split]["uids"])
-            for first in range(0, len(indices), 512):
-                images, masks = store.read_stored(indices[first : first + 512])
-                np.testing.assert_array_equal(images[:, 0], file[split]["images"][first : first + 512])
-                labels = file[split]["labels"][first : first + 512]
-                np.testing.assert_array_equal(masks[:, :, 0], np.moveaxis(labels, -1, 1))

@@ -12,7 +12,7 @@ from berdiff.data.contours import nodules, read_scans
 from berdiff.data.input_spec import Intensity
 from berdiff.data.prepare import prepare
 from berdiff.data.sources.lidc_dicom import Options, read, resample
-from berdiff.errors import InputError
+from refusals import refused
 
 SERIES = "1.3.6.1.4.1.14519.5.2.1.6279.6001.179049373636438705059720603192"  # LIDC-IDRI-0001
 SPACING = (0.703125, 0.703125)
@@ -31,13 +31,9 @@ def write(folder: Path, z: float, name: str = "", **tags) -> Path:
     return write_slice(folder / "deep" / "er" / f"{name or z}.dcm", PICTURE, z, **settings)
 
 
-def refused(folder: Path, *words: str, options: Options | None = None):
-    with pytest.raises(InputError) as caught:
-        read(folder, options or Options())
-    message = str(caught.value)
-    assert "\n" not in message
-    for word in words:
-        assert word in message
+def bad(folder: Path, *words: str, strict: bool = False) -> None:
+    with refused(*words):
+        read(folder, Options(strict=strict))
 
 
 def test_slices_are_cut_around_the_nodule_with_the_masks_of_all_readers(tmp_path, nodule):
@@ -98,7 +94,7 @@ def test_other_modalities_are_left_out_and_a_foreign_series_is_refused(tmp_path,
     write(tmp_path, 0.0, "film", series="1.2.3", Modality="DX", drop=("ImagePositionPatient",))
     assert read(tmp_path, Options()).total == 1
     path = write(tmp_path, 0.0, "foreign", series="1.2.3.99")
-    refused(tmp_path, str(path), "series 1.2.3.99", "not in the readers' database")
+    bad(tmp_path, str(path), "1.2.3.99")
 
 
 def test_missing_and_doubled_slices_are_noted_and_refused_when_strict(tmp_path, nodule):
@@ -108,39 +104,28 @@ def test_missing_and_doubled_slices_are_noted_and_refused_when_strict(tmp_path, 
     reading = read(tmp_path, Options())
     assert [case.source for case in reading.cases] == ["deep/er/b.dcm"]
     assert "1 slices are there twice" in reading.notes[1]
-    refused(tmp_path, "a.dcm", "b.dcm", "one file per slice", options=Options(strict=True))
+    bad(tmp_path, "a.dcm", "b.dcm", strict=True)
     (tmp_path / "deep" / "er" / "a.dcm").unlink()
-    refused(tmp_path, "expected a file for the marked slice at z", SERIES, options=Options(strict=True))
+    bad(tmp_path, SERIES, strict=True)
 
 
 def test_bad_files_and_folders(tmp_path, nodule):
-    refused(tmp_path / "none", "found nothing")
-    refused(tmp_path, "expected CT files in this folder, found none")
     unmarked = tmp_path / "unmarked"
     write(unmarked, nodule.zs[0] - 50)
-    refused(unmarked, "expected slices that a reader marked, found none in 1 CT series")
+    bad(unmarked, str(unmarked))
     for name, tags, words in (
         ("geometry", {"drop": ("ImagePositionPatient",)}, ("ImagePositionPatient",)),
-        ("spacing", {"spacing": (0.5, 0.5)}, ("expected 0.703125 mm per pixel", "0.5")),
+        ("spacing", {"spacing": (0.5, 0.5)}, ("0.703125", "0.5")),
     ):
         write(tmp_path / name, nodule.zs[2], "bad", **tags)
-        refused(tmp_path / name, "bad.dcm", *words)
+        bad(tmp_path / name, "bad.dcm", *words)
     write_slice(tmp_path / "small" / "bad.dcm", PICTURE[:256, :256], nodule.zs[2], series=SERIES, spacing=SPACING)
-    refused(tmp_path / "small", "bad.dcm", "expected 512x512 pixels, found 256x256")
-    foreign = tmp_path / "foreign" / "bad.dcm"
-    foreign.parent.mkdir()
-    foreign.write_text("no DICOM" * 99)
-    refused(foreign.parent, "bad.dcm", "expected a DICOM file")
+    bad(tmp_path / "small", "bad.dcm", "512x512", "256x256")
 
 
 def test_bad_options(tmp_path):
-    for change, word in (
-        ({"size": 4}, "--size"),
-        ({"size": 513}, "--size"),
-        ({"spacing": 0.0}, "--spacing"),
-        ({"hu_low": 100.0, "hu_high": -100.0}, "--hu-high"),
-    ):
-        with pytest.raises(InputError, match=word):
+    for change, word in (({"size": 4}, "--size"), ({"spacing": 0.0}, "--spacing"), ({"hu_low": 900.0}, "--hu-high")):
+        with refused(word, code="value"):
             prepare("lidc-dicom", tmp_path, tmp_path / "s", Options(**change))
 
 

@@ -3,7 +3,6 @@
 Statistical tests raise a false alarm once in a million runs at most (ALARM); their seeds are fixed.
 """
 
-import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,10 +16,9 @@ from scipy.stats import binomtest, chi2
 
 from berdiff.data import prepare as preparing
 from berdiff.data.augment import random_patch
-from berdiff.data.batches import Batches
 from berdiff.data.dataset import CaseDataset
 from berdiff.data.store import Store
-from berdiff.errors import InputError
+from refusals import refused
 
 ALARM = 1e-6
 
@@ -136,88 +134,18 @@ def test_with_all_raters_the_union_counts_and_a_case_without_foreground_is_cut_a
     assert len(corners) > 40  # of 60 draws out of 36 x 36 places
 
 
-def test_the_share_holds_over_the_draws_of_a_training(store):
-    """A step is an epoch here, of which seven of eight cases have foreground. Anywhere finds a mark by chance: it lies
-    five pixels or more from the border, so 5 x 5 of the 36 x 36 corners hold it."""
-    dataset, steps = CaseDataset(store, "train", patch=5, foreground=0.33), 150
-    batches = Batches(dataset, batch_size=8, seed=3)
-    hits = sum(int(batch.masks.flatten(1).any(1).sum()) for step in range(steps) for batch in batches.make(step))
-    assert binomtest(hits, 8 * steps, 7 / 8 * (0.33 + 0.67 * 25 / 36**2)).pvalue > ALARM
-
-
-def test_image_and_masks_have_one_geometry_also_when_turned(tmp_path):
-    """The image is the first rater's mask in grey, and stays so; both raters move alike."""
-    rng = np.random.default_rng(0)
-    cases = []
-    for case in make_cases(4, size=40, split="train"):
-        masks = rng.integers(0, 2, (2, 1, 40, 40), np.uint8)
-        cases.append(replace(case, masks=masks, image=64 + 128 * masks[0]))
-    store = write(tmp_path / "s", cases, raters=2)
-    for augment in (False, True):
-        dataset, turned = CaseDataset(store, "train", "all", None, augment, patch=12), 0
-        for epoch in range(30):
-            image, masks = dataset[(epoch, 1)]
-            grey = (image > 0.5).to(torch.uint8)
-            first = 0 if torch.equal(grey, masks[0]) else 1  # whose turn it was to be the first
-            assert torch.equal(grey, masks[first])
-            stored, part = store.read([1])[1][0, :, 0], masks[:, 0].numpy()
-            views = np.lib.stride_tricks.sliding_window_view(stored, (12, 12), (1, 2)).reshape(2, -1, 12, 12)
-            own = np.stack([part[first], part[1 - first]])
-            inside = [
-                (views == np.rot90(own, k, (1, 2))[:, None, :, ::flip]).all((0, 2, 3)).sum()
-                for k in range(4)
-                for flip in (1, -1)
-            ]
-            assert sum(inside) == 1  # the same place in both raters' masks
-            turned += not inside[0]
-        assert (turned > 15) == augment
-
-
-def test_a_draw_is_pure_and_batches_do_not_depend_on_the_processes(store):
-    def dataset(seed=3):
-        return CaseDataset(store, "train", augment=True, seed=seed, patch=8)
-
-    first, second = dataset(), dataset()
-    second[(0, 0)], second[(0, 7)]
-    for draw in ((2, 5), (3, 5), (0, 1)):
-        assert all(torch.equal(a, b) for a, b in zip(first[draw], second[draw], strict=True))
-    assert not torch.equal(first[(2, 5)][0], first[(3, 5)][0])
-    assert not torch.equal(first[(2, 5)][0], dataset(4)[(2, 5)][0])
-    whole = Batches(first, batch_size=8, seed=1)
-    (batch,) = whole.make(5)
-    parts = [Batches(second, 8, accumulate=2, seed=1, rank=rank, world_size=2).make(5) for rank in range(2)]
-    assert torch.equal(batch.image, torch.cat([part.image for own in parts for part in own]))
-    (again,) = next(Batches(dataset(), batch_size=8, seed=1).after(5))  # as a resumed training asks
-    assert torch.equal(batch.image, again.image)
-    assert torch.equal(batch.masks, again.masks)
-
-
 def test_a_patch_of_all_is_all(store):
     whole, patch = CaseDataset(store, "train"), CaseDataset(store, "train", patch=40)
     for item in range(8):
         assert all(torch.equal(a, b) for a, b in zip(whole[(0, item)], patch[(0, item)], strict=True))
 
 
-def test_memory_is_of_one_image_and_the_patches(tmp_path):
-    """A batch of sixteen from images of 360 KB each."""
-    made = make_cases(16, size=300, readers=1, split="train")
-    made = [replace(case, image=(case.image / 255).astype(np.float32)) for case in made]
-    store = write(tmp_path / "s", made, size=(300, 300), dtype="float32", raters=1)
-    dataset = CaseDataset(store, "train", patch=16)
-    dataset.batch([(0, 0)])  # what is allocated once
-    tracemalloc.start()
-    dataset.batch([(0, item) for item in range(16)])
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert 300 * 300 * 5 < peak < 4 * 300 * 300 * 5
-
-
 def test_bad_arguments(store):
-    for keywords, sentence in [
-        ({"patch": 41}, "patch: expected at most 40x40, found 41x41"),
-        ({"patch": 0}, "patch: expected at most 40x40, found 0x0"),
-        ({"patch": 8, "crop": 8}, "patch: expected no crop beside it, found both"),
-        ({"patch": 8, "foreground": 1.5}, "foreground: expected 0 to 1, found 1.5"),
+    for keywords, where, code in [
+        ({"patch": 41}, "patch", "shape"),
+        ({"patch": 0}, "patch", "shape"),
+        ({"patch": 8, "crop": 8}, "patch", "conflict"),
+        ({"patch": 8, "foreground": 1.5}, "foreground", "value"),
     ]:
-        with pytest.raises(InputError, match=sentence):
+        with refused(where, code=code):
             CaseDataset(store, "train", **keywords)

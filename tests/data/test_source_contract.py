@@ -35,7 +35,7 @@ def made(tmp_path_factory) -> dict[str, tuple]:
     return every
 
 
-@pytest.mark.parametrize("source", SOURCES.ours)
+@pytest.mark.parametrize("source", [name for name, module in SOURCES.ours.items() if module.startswith("berdiff.")])
 def test_every_source_keeps_the_contract(source: str, made):
     check_source(source, *made[source])
 

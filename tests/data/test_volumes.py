@@ -17,7 +17,7 @@ from berdiff.data.volumes import (
     stored_shape,
     whole_labels,
 )
-from berdiff.errors import InputError
+from refusals import refused
 
 UPRIGHT = np.arange(3 * 4 * 5, dtype=np.int16).reshape(3, 4, 5)  # (slice, row, column)
 
@@ -54,7 +54,7 @@ def test_four_dimensions_become_channels_first(tmp_path):
     path = save(tmp_path / "v.nii", stored)
     np.testing.assert_array_equal(read_volume(path, ndim=4).values, [UPRIGHT, 10 * UPRIGHT])
     assert shape_of(path, ndim=4) == (2, 3, 4, 5)
-    with pytest.raises(InputError, match=r"v\.nii: expected 3 dimensions, found the shape 5x4x3x2"):
+    with refused("v.nii", "5x4x3x2", code="shape"):
         read_volume(path)
 
 
@@ -62,7 +62,7 @@ def test_a_plane_keeps_rows_first(tmp_path):
     path = save(tmp_path / "p.nii.gz", UPRIGHT[0])
     np.testing.assert_array_equal(read_plane(path), UPRIGHT[0])
     assert stored_shape(path) == (4, 5)
-    with pytest.raises(InputError, match="expected 2 dimensions, found the shape 5x4x3"):
+    with refused("v.nii", "5x4x3", code="shape"):
         read_plane(save(tmp_path / "v.nii", UPRIGHT.T))
 
 
@@ -122,14 +122,12 @@ def test_volumes_elsewhere_are_refused(tmp_path):
     moved[0, 3] = 0.4
     check_same_place(here, read_volume(save(tmp_path / "near.nii", UPRIGHT.T, moved)))
     moved[0, 3] = 7
-    with pytest.raises(
-        InputError, match=r"far\.nii: expected the same place in space as a\.nii, found it up to 7 mm away"
-    ):
+    with refused("far.nii", "7 mm", code="place"):
         check_same_place(here, read_volume(save(tmp_path / "far.nii", UPRIGHT.T, moved)))
-    with pytest.raises(InputError, match=r"small\.nii: expected 3x4x5 .* like a\.nii, found 2x4x5"):
+    with refused("small.nii", "2x4x5", code="shape"):
         check_same_place(here, read_volume(save(tmp_path / "small.nii", UPRIGHT[:2].T)))
     # the corner far from the origin shows another voxel size
-    with pytest.raises(InputError, match="same place"):
+    with refused("wide.nii", code="place"):
         check_same_place(here, read_volume(save(tmp_path / "wide.nii", UPRIGHT.T, np.diag([-1.3, -1, 1, 1]))))
 
 
@@ -139,55 +137,31 @@ def test_labels_must_be_the_declared_ones(tmp_path):
     assert found.dtype == np.uint8
     np.testing.assert_array_equal(found, labels)
     for wrong in (3, 0.5, -1):
-        with pytest.raises(InputError, match="expected the labels 0, 1, 2, 4, found"):
+        with refused(tmp_path, "0, 1, 2, 4", code="value"):
             whole_labels(np.array([0, wrong]), (0, 1, 2, 4), tmp_path)
 
 
-def _cut(path):
-    path.write_bytes(path.read_bytes()[: path.stat().st_size * 2 // 3])
-
-
-def _no_header(path):
-    path.write_bytes(path.read_bytes()[:100])
-
-
-def _foreign(path):
-    path.write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(500))
-
-
-def _empty(path):
-    path.write_bytes(b"")
-
-
 def test_damaged_and_foreign_files_are_named(tmp_path):
-    for damage, suffix in itertools.product((_cut, _no_header, _foreign, _empty), (".nii", ".nii.gz")):
+    for suffix in (".nii", ".nii.gz"):
         path = save(tmp_path / f"v{suffix}", np.random.default_rng(0).integers(0, 999, (20, 20, 20), np.int16))
-        damage(path)
-        with pytest.raises(InputError, match=r"v\.nii.*: expected a (whole )?NIfTI file, found") as error:
-            read_volume(path)
-        assert "\n" not in str(error.value)
-    (tmp_path / "v.nii.gz").write_bytes(gzip.compress(b"hello " * 200))
-    with pytest.raises(InputError, match="found a damaged or foreign one"):
-        read_volume(tmp_path / "v.nii.gz")
+        whole = path.read_bytes()
+        for bad in (whole[: len(whole) * 2 // 3], whole[:100], b"\x89PNG\r\n\x1a\n" + bytes(500), b""):
+            path.write_bytes(bad)
+            with refused(path, code="damaged"):
+                read_volume(path)
+    path.write_bytes(gzip.compress(b"hello " * 200))
+    with refused(path, code="damaged"):
+        read_volume(path)
 
 
 def test_other_bad_files(tmp_path):
-    with pytest.raises(InputError, match="found no such file"):
-        read_volume(tmp_path / "none.nii")
-    nan = UPRIGHT.T.astype(np.float32)
-    nan[0, 0, 0] = np.nan
-    with pytest.raises(InputError, match=r"nan\.nii: expected finite values, found NaN or infinity"):
-        read_volume(save(tmp_path / "nan.nii", nan))
-    with pytest.raises(InputError, match="expected one number per voxel, found complex64"):
-        read_volume(save(tmp_path / "complex.nii", UPRIGHT.T.astype(np.complex64)))
-    header = save(tmp_path / "huge.nii", UPRIGHT.T).read_bytes()
-    huge = bytearray(header)
+    save(tmp_path / "complex.nii", UPRIGHT.T.astype(np.complex64))
+    whole = save(tmp_path / "huge.nii", UPRIGHT.T).read_bytes()
+    huge, flat = bytearray(whole), bytearray(whole)
     huge[40:56] = np.array([3, 32767, 32767, 32767, 1, 1, 1, 1], "<i2").tobytes()
-    (tmp_path / "huge.nii").write_bytes(huge)
-    with pytest.raises(InputError, match=r"--max-pixels., found .* .32767x32767x32767.$"):
-        read_volume(tmp_path / "huge.nii")
-    flat = bytearray(header)
     flat[280:328] = bytes(48)  # the three rows of the sform
+    (tmp_path / "huge.nii").write_bytes(huge)
     (tmp_path / "flat.nii").write_bytes(flat)
-    with pytest.raises(InputError, match="expected an affine that places the voxels in space"):
-        read_volume(tmp_path / "flat.nii")
+    for name, code in (("none.nii", "missing"), ("complex.nii", "kind"), ("huge.nii", "limit"), ("flat.nii", "place")):
+        with refused(tmp_path / name, code=code):
+            read_volume(tmp_path / name)

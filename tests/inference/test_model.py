@@ -19,6 +19,7 @@ from berdiff.methods import folder
 from berdiff.methods.gaussian import GaussianDiffusion
 from berdiff.methods.unet import UNet
 from fakes import Blur, Bright, MemoryStore, StandIn, bright_model, diffusion, make_spec, volume_generators
+from refusals import refused
 
 RNG = np.random.default_rng(0)
 IMAGE = RNG.random((16, 16), np.float32)
@@ -86,7 +87,7 @@ def test_a_region_is_what_the_network_sees_and_the_rest_is_empty():
     small = model.segment(IMAGE[:9, :12], n=3, pad=True)  # the middle of a larger one
     padded = np.pad(IMAGE[:9, :12], ((3, 4), (2, 2)))
     np.testing.assert_array_equal(small.samples, by_hand(model, padded, "image", 3, 0)[..., 3:12, 2:14])
-    with pytest.raises(InputError, match="image: expected at least 16x16 pixels"):
+    with refused("image", "16x16", code="shape"):
         model.segment(IMAGE[:9, :12])
 
 
@@ -231,25 +232,22 @@ def test_cases_of_a_store_are_segmented_at_the_centre_with_their_raters():
 
 def test_what_does_not_fit_is_reported(tmp_path):
     model = bright_model()
-    for options, message in [
-        ({"steps": 60}, "^steps: expected 1 <= steps <= T = 50, found 60"),
-        ({"n": 0}, "^n: expected at least 1, found 0"),
-        ({"rule": "magic"}, "^rule: expected one of .*ddim.*ddpm.*, found 'magic'"),
-        ({"set": "magic"}, "^set: expected one of .*independent.*representative.*, found 'magic'"),
-        ({"set": "systematic", "pool": 8}, "^pool: expected at least 16, the masks to choose from it, found 8"),
-        ({"pool": 0}, "^pool: expected at least 1, found 0"),
-        ({"n": 10**12}, r"^image: expected .* GiB for 1000000000000 masks, found less memory"),
-        ({"overlap": 1.0}, "^overlap: expected less than 1.0, found 1.0"),
+    for options, where, code in [
+        ({"steps": 60}, "steps", None),
+        ({"n": 0}, "n", "value"),
+        ({"rule": "magic"}, "rule", "value"),
+        ({"set": "systematic", "pool": 8}, "pool", "conflict"),
+        ({"n": 10**12}, "image", "limit"),
     ]:
-        with pytest.raises(InputError, match=message):
+        with refused(where, code=code):
             model.segment(IMAGE, **options)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"expected sampler options among steps, rule, .*, found sampler"):
         model.segment(IMAGE, sampler="ddim")
     for name in "ab":
         Image.fromarray(np.zeros((16, 16), np.uint8)).save(tmp_path / f"{name}.png")
-    with pytest.raises(InputError, match="expected one image or volume, found 2"):
+    with refused(tmp_path, code="kind"):
         model.segment(tmp_path)
-    with pytest.raises(InputError, match=r"expected an array \(H, W\), \(Z, H, W\)"):
+    with refused("image", code="shape"):
         model.segment(np.zeros((16, 16, 3)))
 
 
@@ -265,15 +263,15 @@ def test_a_model_in_a_run_knows_what_it_was_trained_on(tmp_path):
     for path in ("run", "run/model"):
         model = load(tmp_path / path)
         assert (model.name, model.store, model.crop) == ("run", "s.zarr", None)
-    for content, message in [
-        ("no", "config.json: expected a training configuration in JSON"),
-        ("[]", "config.json: expected an object"),
-        ('{"loop": {}, "data": {"store": "s"}}', "config.json: data.crop: expected a value, found none"),
-        ('{"loop": {}, "data": {"store": 1, "crop": 2}}', "config.json: data.store: expected a valid string, found 1"),
-    ]:
+    for content in (
+        "no",
+        "[]",
+        '{"loop": {}, "data": {"store": "s"}}',
+        '{"loop": {}, "data": {"store": 1, "crop": 2}}',
+    ):
         config.write_text(content)
-        with pytest.raises(InputError, match=message):
+        with refused("config.json"):
             load(tmp_path / "run")
-    with pytest.raises(InputError, match="--size: expected height and width in multiples of 1, found 0 5"):
+    with refused("--size", "0 5"):
         load(tmp_path / "lone", size=(0, 5))
     assert lone.segmenter.weights_sha256 == folder.sha256(tmp_path / "lone" / "model.safetensors")

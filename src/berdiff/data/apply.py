@@ -1,8 +1,4 @@
-"""THE transform between an image as stored and what a network sees, both ways: in preparing and in use alike.
-
-`apply` scales the values of an upright image to [0, 1]; `resample` and `resample_masks` go from its grid to that of
-the model's spacing, where both are known, and back (`restore`).
-"""
+"""The transform between an image as stored and what a network sees, both ways, in preparing and in use alike."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -74,10 +70,8 @@ def apply(
     forced: bool = False,
     seen: Field = _ALL,
 ) -> Prepared:
-    """Values as stored -> what a network sees of them. `what` names the image in an error.
-
-    `forced`: the rule holds whatever the file is; `seen`: where the rule minmax looks, and the slices that are wanted.
-    """
+    """Values as stored -> what a network sees. `forced`: the rule holds whatever the file is; `seen`: where the rule
+    minmax looks, and the slices that are wanted."""
     planar = image.grid.planar
     slices, rows, columns = seen
     about = {"planar": planar, "ct": image.ct, "colour": image.colour, "stack": image.stack, "forced": forced}
@@ -103,11 +97,8 @@ def restore(masks: np.ndarray, here: Grid, prepared: Prepared, kind: Kind) -> tu
 
 
 def at_spacing(grid: Grid, spacing: Sequence[float] | None) -> Grid | None:
-    """The grid of the same image at another spacing (`InputSpec.spacing`); None where it is to stay as it is.
-
-    An axis of unknown spacing stays, and so do slices where the spacing is of rows and columns; one that is much
-    coarser than asked too, since nothing between its pixels is known.
-    """
+    """The grid at another spacing (`InputSpec.spacing`); None where nothing changes. An axis of unknown spacing stays,
+    as do slices where the spacing is of rows and columns, and an axis more than `COARSE` times coarser than asked."""
     if spacing is None:
         return None
     own = np.array(grid.spacing)

@@ -36,11 +36,8 @@ def window_at(firsts: Sequence[int], size: Sequence[int]) -> tuple[slice, ...]:
 
 
 def random_patch(masks: np.ndarray, size: Size, rng: np.random.Generator, foreground: float) -> tuple[slice, ...]:
-    """The window of a random part of `size` of masks (R, K, *S), always inside them.
-
-    With the probability `foreground` a random pixel that any rater marked as any target is in its middle, or as near
-    to that as the border lets it; otherwise, and where nothing is marked, every place is as likely.
-    """
+    """The window of a random part of `size` of masks (R, K, *S): with the probability `foreground` with a random marked
+    pixel in its middle, as far as the border lets it; else anywhere."""
     have = masks.shape[2:]
     last = [length - side for length, side in zip(have, size, strict=True)]
     marked = np.flatnonzero(masks.any(axis=(0, 1))) if rng.random() < foreground else ()
@@ -68,9 +65,7 @@ def negative(
     image: np.ndarray, masks: np.ndarray, size: Size, zoom: float, rng: np.random.Generator
 ) -> np.ndarray | None:
     """A random part of the image that nobody marked, magnified by 1 to `zoom` to `size`; None where there is none.
-
-    A quarter of the size is mirrored at each border of the image: else few parts of the size would not hold the middle.
-    """
+    Borders are mirrored by a quarter of the size."""
     border, factor = min(size) // 4, rng.uniform(1, zoom)
     part = tuple(round(side / factor) for side in size)
     edges = [(border, border)] * len(size)
@@ -103,12 +98,8 @@ def resized(array: np.ndarray, size: Size) -> np.ndarray:
 def augmented(
     image: np.ndarray, masks: np.ndarray, size: Size, rng: np.random.Generator, shift: int = 4
 ) -> tuple[np.ndarray, np.ndarray]:
-    """image (C, *S) float32 in [0, 1] and masks (R, K, *S) -> the same of `size`: shifted, turned, flipped.
-
-    `shift` is how many pixels along each axis at most. Contrast and brightness change a little in the image only. Turns
-    are in the plane of rows and columns, by 90 degrees, or by 180 where it is not square: nothing is interpolated, so
-    masks stay masks. Volumes are flipped along z too.
-    """
+    """image (C, *S) in [0, 1] and masks (R, K, *S) -> the same of `size`: shifted by up to `shift`, turned in the
+    plane, flipped (volumes along z too), contrast and brightness changed a little. Nothing is interpolated."""
     moves = rng.integers(-shift, shift + 1, size=len(size)).tolist()
     quarters = int(rng.integers(4)) if size[-2] == size[-1] else 2 * int(rng.integers(2))
     flip = bool(rng.integers(2))  # with the turns this reaches all eight symmetries of the square

@@ -1,8 +1,4 @@
-"""Batches as a pure function of (seed, step), made in the background before they are asked for.
-
-Nothing here has a state worth saving: a training that resumes at step s asks for batch s and gets what it would have
-got, and how many processes share the work changes nothing.
-"""
+"""Batches as a pure function of (seed, step), made in the background: a training resumes without any saved state."""
 
 from collections import deque
 from collections.abc import Generator
@@ -47,7 +43,7 @@ class Batches:
     def __post_init__(self) -> None:
         divisor = f"{self.world_size} processes x {self.accumulate} (--loop.accumulate)"
         fits = self.batch_size % (self.world_size * self.accumulate) == 0
-        expect(fits, "--loop.batch-size", f"a multiple of {divisor}", self.batch_size)
+        expect(fits, "--loop.batch-size", f"a multiple of {divisor}", self.batch_size, "conflict")
 
     def make(self, step: int) -> list[Batch]:
         """This process's parts of the batch of a step (0-based)."""
@@ -62,10 +58,7 @@ class Batches:
         return made
 
     def after(self, step: int) -> Generator[list[Batch], None, None]:
-        """The parts of batch step, step + 1, ... without end, `prefetch` of them made before they are asked for.
-
-        One thread is enough and keeps the order; numpy and torch let go of Python's lock while they work.
-        """
+        """The parts of batch step, step + 1, ... without end, `prefetch` of them made ahead by one thread."""
         with ThreadPoolExecutor(max_workers=1, thread_name_prefix="batches") as pool:
             waiting: deque[Future[list[Batch]]] = deque()
             try:
@@ -79,11 +72,8 @@ class Batches:
 
 
 def batch_draws(n: int, batch_size: int, step: int, seed: int, part: int = 0, parts: int = 1) -> list[Draw]:
-    """(epoch, item) of each slice in one of the `parts` of the batch of a step (0-based), `batch_size` in the part.
-
-    Steps walk through one seeded permutation of the n items after the other, without a gap: a batch may end one epoch
-    and begin the next.
-    """
+    """(epoch, item) of each slice in one of the `parts` of the batch of a step: steps walk through one seeded
+    permutation of the n items after the other."""
     first = (step * parts + part) * batch_size
     places = [divmod(position, n) for position in range(first, first + batch_size)]
     return [(epoch, int(_permutation(n, seed, epoch)[place])) for epoch, place in places]

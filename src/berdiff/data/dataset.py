@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from berdiff.data.augment import augmented, crop, negative, random_patch, zoomed
-from berdiff.data.describe import by, expect
+from berdiff.data.describe import by, check, expect
 from berdiff.data.input_spec import Sides, size_of
 from berdiff.data.store import Store, as_unit
 
@@ -48,12 +48,12 @@ class CaseDataset:
             if sides is not None:
                 self.size = size_of(sides, len(store.size), name)
                 fits = all(0 < side <= most for side, most in zip(self.size, store.size, strict=True))
-                expect(fits, name, f"at most {by(store.size)}", by(self.size))
-        expect(crop is None or patch is None, "patch", "no crop beside it", "both")
+                expect(fits, name, f"1 to {by(store.size)}", by(self.size), "shape")
+        expect(crop is None or patch is None, "patch", "no crop beside it", "both", "conflict")
         expect(0 <= foreground <= 1, "foreground", "0 to 1", foreground)
         expect(shift >= 0, "shift", "at least 0", shift)
         self.indices = store.indices(split)
-        expect(len(self.indices), store.address, f"cases in the split {split}")
+        check(len(self.indices), f"{store.address}: no cases in the split {split}", "missing")
         self.store, self.raters, self.augment, self.seed, self.shift = store, raters, augment, seed, shift
         self.patch, self.foreground, self.negatives, self.zoom = patch, foreground, negatives, zoom
 

@@ -30,33 +30,28 @@ def present(value: Value | None, where: object, expected: str) -> Value:
 
 
 @contextmanager
-def refusing(errors: tuple[type[Exception], ...], where: object, expected: str, found: str) -> Iterator[None]:
+def refusing(
+    errors: tuple[type[Exception], ...], where: object, expected: str, found: str, code: Code = "damaged"
+) -> Iterator[None]:
     """Say the same of what a library raises on a damaged or foreign file."""
     try:
         yield
     except InputError:
         raise
     except errors as error:
-        raise InputError(
-            f"{where}: expected {expected}, found {found} ({_first_sentence(error)})", "damaged"
-        ) from error
+        raise InputError(f"{where}: expected {expected}, found {found} ({_first_sentence(error)})", code) from error
 
 
 @contextmanager
 def decoding(where: object, expected: str, found: str = "a damaged or foreign one") -> Iterator[None]:
     """Around a library that reads foreign bytes: whatever it happens to raise there means that they are wrong."""
     try:
-        yield
-    except InputError:
+        with refusing((Exception,), where, expected, found):
+            yield
+    except InputError as error:
+        if isinstance(error.__cause__, MemoryError):
+            raise InputError(f"{where}: needs more memory than there is", "limit") from error
         raise
-    except MemoryError as error:
-        raise InputError(
-            f"{where}: expected {expected}, found one that needs more memory than there is", "limit"
-        ) from error
-    except Exception as error:
-        raise InputError(
-            f"{where}: expected {expected}, found {found} ({_first_sentence(error)})", "damaged"
-        ) from error
 
 
 def _first_sentence(error: BaseException) -> str:
@@ -64,9 +59,10 @@ def _first_sentence(error: BaseException) -> str:
     return first_line(error).split(". ")[0]
 
 
-def expect(right: object, where: object, expected: str, found: object = "none", code: Code = "value") -> None:
-    """Refuse what is not right in one form of sentence: WHERE: expected ..., found ..."""
+def expect(right: object, where: object, expected: str, found: object = "none", code: Code | None = None) -> None:
+    """Refuse what is not right: WHERE: expected ..., found ...; without a code, "missing" where none is found."""
     if not right:
+        code = code or ("missing" if found == "none" else "value")
         raise InputError(f"{where}: expected {expected}, found {found}", code)
 
 

@@ -1,8 +1,4 @@
-"""DICOM slices and series: headers first, pixels only when asked for, and each defect reported in one sentence.
-
-A header costs well under a millisecond and a slice of pixels a hundred times more, so a folder of a hundred thousand
-files is sorted and checked by headers, and only the slices that are wanted are decoded.
-"""
+"""DICOM slices and series: headers first, pixels of the slices that are wanted, each defect in one sentence."""
 
 import io
 import math
@@ -49,13 +45,8 @@ STATED = ("Rows", "Columns", "Modality", "LossyImageCompression", "LossyImageCom
 STATED += ("LossyImageCompressionMethod",)
 PERSONAL = ("PatientID", "PatientName", "PatientBirthDate", "PatientSex", "AccessionNumber", "StudyID")
 PERSONAL += ("StudyDate", "StudyTime")
-_TAGS: list[str] = [
-    "Rows",
-    "Columns",
-    *_TEXTS.values(),
-    *_NAMES.values(),
-    *(tag for tag, _ in (*_COUNTS.values(), *_GEOMETRY.values())),
-]
+_TAGS = ["Rows", "Columns", *_TEXTS.values(), *_NAMES.values()]
+_TAGS += [tag for tag, _ in (*_COUNTS.values(), *_GEOMETRY.values())]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +113,7 @@ class SliceHeader:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without the libraries' warnings of odd headers: they print values, which may be names, and nobody can act on
-    them. What cannot be used is refused."""
+    """Without the libraries' warnings of odd headers, which print values, perhaps names."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
@@ -193,7 +183,7 @@ def _read_slice(path: Path) -> tuple[np.ndarray, "pydicom.Dataset"]:
         needed = f"the DICOM tag {tag}, without which a CT has no Hounsfield units"
         expect(number is not None or data.get("Modality") != "CT", path, needed)
     plane = stored.ndim == 2 and stored.size
-    expect(plane, path, "a DICOM image of one frame and one channel", f"shape {stored.shape}")
+    expect(plane, path, "a DICOM image of one frame and one channel", f"shape {stored.shape}", "shape")
     (slope,), (intercept,) = rescale["RescaleSlope"] or (1.0,), rescale["RescaleIntercept"] or (0.0,)
     with np.errstate(over="ignore", invalid="ignore"):  # what comes out of it is refused
         values = finite(stored, path).astype(np.float32) * np.float32(slope) + np.float32(intercept)
@@ -220,8 +210,7 @@ def opened(path: Path, expected: str, found: str) -> Iterator[io.BufferedReader]
 
 
 class _Counted:
-    """Asked by pydicom at each element whether to stop there: at the pixels, if so wished. A file of zeros is millions
-    of elements, each of which costs more time than bytes."""
+    """Asked by pydicom at each element whether to stop there: a file of zeros is millions of elements."""
 
     def __init__(self, before_pixels: bool) -> None:
         self._left, self._before_pixels = MAX_ELEMENTS, before_pixels
@@ -234,8 +223,7 @@ class _Counted:
 
 
 class _Guarded(io.BufferedReader):
-    """Of a deflated file pydicom reads the rest at once and inflates it, however large it becomes: here it is seen
-    first how large."""
+    """Of a deflated file pydicom inflates the rest at once: here it is measured first."""
 
     def read(self, size: int | None = -1, /) -> bytes:
         content = super().read(size)
@@ -254,11 +242,8 @@ class _Guarded(io.BufferedReader):
 
 
 def is_dicom(path: Path) -> bool:
-    """A file is taken for its suffix, or, without one, for the letters DICM at byte 128.
-
-    An index file (DICOMDIR), XML, text and the like are left alone. A file with a DICOM suffix that is no DICOM is
-    found on reading.
-    """
+    """By the suffix, or, without one, by the letters DICM at byte 128; an index file (DICOMDIR), XML or text is
+    none."""
     if path.suffix.lower() in SUFFIXES:
         return True
     if path.name == "DICOMDIR" or path.suffix[1:].isalpha():
@@ -270,10 +255,7 @@ def is_dicom(path: Path) -> bool:
 
 
 def headers_by_series(folder: str | Path, modality: str | None = None) -> dict[str, list[SliceHeader]]:
-    """The headers of all DICOM images under a folder, by series UID: folder names play no part.
-
-    With a modality ("CT"), whatever else the folder holds (radiographs, reports, segmentations) is left out.
-    """
+    """The headers of all DICOM images under a folder by series UID; with a modality ("CT"), all others are left out."""
     folder = Path(folder)
     expect_folder(folder, "a folder of DICOM files")
     series: dict[str, list[SliceHeader]] = {}
@@ -281,9 +263,9 @@ def headers_by_series(folder: str | Path, modality: str | None = None) -> dict[s
         header = read_header(path)
         if modality not in (None, header.modality):
             continue
-        expect(min(header.shape) > 0, path, "a DICOM image with Rows and Columns", by(header.shape))
+        expect(min(header.shape) > 0, path, "a DICOM image with Rows and Columns", by(header.shape), "shape")
         found = f"{header.frames} frame(s) and {header.channels} channel(s)"
-        expect(header.frames == header.channels == 1, path, "a DICOM image of one frame and one channel", found)
+        expect(header.frames == header.channels == 1, path, "an image of one frame and one channel", found, "shape")
         series.setdefault(header.series_uid, []).append(header)
     expect(series, folder, f"{modality or 'DICOM'} files in this folder")
     return series
@@ -299,7 +281,7 @@ def read_slice(header: SliceHeader) -> Image:
 def read_series(folder: str | Path, allow_gaps: bool = False) -> Image:
     """The one series of a folder as a volume, even of one slice."""
     series = headers_by_series(folder)
-    expect(len(series) <= 1, folder, "the slices of one DICOM series", f"{len(series)} series")
+    expect(len(series) <= 1, folder, "the slices of one DICOM series", f"{len(series)} series", "kind")
     return read_volume(next(iter(series.values())), allow_gaps, Path(folder))
 
 
@@ -320,24 +302,22 @@ def gap_words(found: Sequence[tuple[float, float]]) -> str:
 
 
 def read_volume(headers: Sequence[SliceHeader], allow_gaps: bool = False, folder: Path | None = None) -> Image:
-    """The slices of one series, in any order, as a volume; `folder` is what an error is about.
-
-    Slices must be evenly apart. With `allow_gaps` the lower instance number of two at one place is taken, and slices
-    at even distances are interpolated.
-    """
+    """The slices of one series, in any order, as a volume; `folder` is what an error is about. Slices must be evenly
+    apart; with `allow_gaps` missing ones are interpolated, and of two at one place the lower instance number is
+    taken."""
     first = headers[0]
     (spacing, _), plane = first.geometry(), first.plane()
     like = f"as in {first.path.name}"
     for header in headers:
         path, turned = header.path, header.orientation or (math.nan,)
-        same = header.study_uid == first.study_uid
-        expect(same, path, f"the StudyInstanceUID {first.study_uid or 'none'} {like}", header.study_uid or "none")
-        expect(header.shape == first.shape, path, f"{by(first.shape)} pixels {like}", by(header.shape))
+        study, own = first.study_uid or "none", header.study_uid or "none"
+        expect(study == own, path, f"the StudyInstanceUID {study} {like}", own, "conflict")
+        expect(header.shape == first.shape, path, f"{by(first.shape)} pixels {like}", by(header.shape), "shape")
         same = np.allclose(header.geometry()[0], spacing, atol=1e-4)
-        expect(same, path, f"a PixelSpacing of {spacing} {like}", header.spacing)
+        expect(same, path, f"a PixelSpacing of {spacing} {like}", header.spacing, "conflict")
         same = np.allclose(turned, plane, atol=1e-3)
         found = f"{header.orientation} at the position {header.position}"
-        expect(same, path, f"the ImageOrientationPatient {plane} {like}", found)
+        expect(same, path, f"the ImageOrientationPatient {plane} {like}", found, "place")
     positions = np.array([header.geometry()[1] for header in headers])
     normal = np.cross(plane[:3], plane[3:])
     along = np.array([np.dot(normal, position) for position in positions])
@@ -347,14 +327,14 @@ def read_volume(headers: Sequence[SliceHeader], allow_gaps: bool = False, folder
         path, one, place = headers[i].path, headers[kept[-1]].path, along[i]
         single = place - along[kept[-1]] >= SAME_POSITION
         again = f"the position of {one.name} again, {place:.6g} mm (`berdiff segment --allow-gaps` takes one of them)"
-        expect(single or allow_gaps, path, "one file per slice", again)
+        expect(single or allow_gaps, path, "one file per slice", again, "place")
         kept += [i] if single else []
         doubled += not single
     ordered, places, folder = [headers[i] for i in kept], along[kept], folder or first.path.parent
     usual, missing = gaps(places)
     even = f"slices {usual:.4g} mm apart"
     found = f"{gap_words(missing)}; slices seem to be missing (`berdiff segment --allow-gaps` interpolates them)"
-    expect(not missing or allow_gaps, folder, even, found)
+    expect(not missing or allow_gaps, folder, even, found, "place")
     check_size(folder, (len(kept), *first.shape), 4)
     hu, taken = np.empty((len(kept), *first.shape), np.float32), list[Any]()
     for z, header in enumerate(ordered):
@@ -376,7 +356,8 @@ def read_volume(headers: Sequence[SliceHeader], allow_gaps: bool = False, folder
 
 def upright_shape_of(first: SliceHeader, count: int) -> tuple[int, ...]:
     """The shape of `count` slices as a volume, by the header of one."""
-    first.geometry(), first.plane()
+    first.geometry()
+    first.plane()
     affine = present(first.affine(), first.path, "a place in space")
     return upright_shape((first.shape[1], first.shape[0], count), affine, first.path)
 

@@ -1,8 +1,4 @@
-"""Held-out cases of the embedded data without the wait: images are simulated when they are read.
-
-Making all of the embedded data takes a minute. Every nodule has random numbers of its own, so its picture depends on no
-other, and the few that a demonstration shows are made by themselves: the same names, images and masks as in the store.
-"""
+"""Held-out cases of the embedded data without the wait: each nodule is simulated when it is read, as in the store."""
 
 import numpy as np
 

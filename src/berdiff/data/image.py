@@ -1,9 +1,5 @@
-"""One image and its place: the values of a file upright, the grid that they lie on, and the way back to the file's own.
-
-Scanners and exporters store the axes of a volume in any order and direction. Here they always come as (slice, row,
-column) with slice 0 the lowest (feet), row 0 the front (anterior) and column 0 the patient's right, so "the bottom 80
-slices" and "the left half" mean the same in every file. A picture is as stored.
-"""
+"""One image and its grid: the values of a file as (slice, row, column), slice 0 at the feet, row 0 in front, column 0
+at the patient's right, and the way back to the file's own axes. A picture is as stored."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from berdiff.data.describe import by, expect, present
+from berdiff.data.describe import by, check, expect, present
 from berdiff.data.input_spec import Modality, Range
 from berdiff.data.numbers import MAX_MM
 
@@ -171,14 +167,14 @@ def check_same_place(image: Image, other: Image) -> None:
     here, there = image.grid, other.grid
     name, path = here.source.paths[0].name, there.source.paths[0]
     unit = "pixels" if here.planar else "slices, rows, columns"
-    expect(here.shape == there.shape, path, f"{by(here.shape)} {unit} like {name}", by(there.shape))
+    expect(here.shape == there.shape, path, f"{by(here.shape)} {unit} like {name}", by(there.shape), "shape")
     if here.affine is None or there.affine is None:
         return
     Z, H, W = here.shape
     ends = np.array([(c, r, s, 1) for c in (0, W - 1) for r in (0, H - 1) for s in (0, Z - 1)])
     apart = np.linalg.norm((ends @ (here.affine - there.affine).T)[:, :3], axis=1).max()
     voxel = np.linalg.norm(here.affine[:3, :3], axis=0).min()
-    expect(apart <= voxel / 2, path, f"the same place in space as {name}", f"it up to {apart:.3g} mm away")
+    check(apart <= voxel / 2, f"{path}: up to {apart:.3g} mm apart from {name}", "place")
 
 
 # --- orientations, in nibabel's words, which is imported where a volume is turned: pictures do without ----------------
@@ -206,7 +202,7 @@ def checked_turn(affine: np.ndarray, what: object) -> np.ndarray:
     """`turn_upright` of an affine that may come from anywhere."""
     small = np.isfinite(affine).all() and np.abs(affine).max() <= MAX_MM
     places = small and abs(np.linalg.det(affine[:3, :3])) >= 1e-12
-    expect(places, what, "an affine that places the voxels in space", affine[:3].tolist())
+    expect(places, what, "an affine that places the voxels in space", affine[:3].tolist(), "place")
     return turn_upright(affine)
 
 

@@ -28,17 +28,14 @@ _FORMATS |= dict.fromkeys((b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"), TiffImageFil
 
 
 def read_picture(path: str | Path, channels: int | None = None) -> np.ndarray:
-    """A picture as (C, H, W), values as stored: uint8, uint16, int32 or float32 (never NaN or infinite).
-
-    An alpha channel is dropped. `channels` is how many there must be; with 1, a grey picture that was saved as RGB
-    (three equal channels) counts as grey.
-    """
+    """A picture as (C, H, W), values as stored, without alpha. `channels` is how many there must be; with 1, three
+    equal channels count as grey."""
     path = Path(path)
     image = np.moveaxis(np.atleast_3d(_pixels(path, labels=False)), -1, 0)
-    expect(image.size, path, "a picture of at least one pixel", by(image.shape[1:]))
+    expect(image.size, path, "a picture of at least one pixel", by(image.shape[1:]), "shape")
     if channels == 1 and len(image) == 3 and (image == image[:1]).all():
         image = image[:1]
-    expect(channels in (None, len(image)), path, f"{channels} channel(s)", len(image))
+    expect(channels in (None, len(image)), path, f"{channels} channel(s)", len(image), "shape")
     return np.ascontiguousarray(finite(image, path))
 
 
@@ -46,21 +43,18 @@ def read_labels(path: str | Path, size: tuple[int, int] | None = None) -> np.nda
     """A label picture as (H, W), values as stored (the index where it has a palette); `size` is that of its image."""
     path = Path(path)
     labels = _pixels(path, labels=True)
-    expect(labels.size, path, "a mask of at least one pixel", by(labels.shape))
+    expect(labels.size, path, "a mask of at least one pixel", by(labels.shape), "shape")
     if labels.ndim == 3 and (labels == labels[..., :1]).all():  # a grey mask that was saved as RGB
         labels = labels[..., 0]
-    expect(labels.ndim == 2, path, "a mask of one channel", f"{labels.shape[-1]} different ones")
+    expect(labels.ndim == 2, path, "a mask of one channel", f"{labels.shape[-1]} different ones", "shape")
     size = labels.shape if size is None else size
-    expect(labels.shape == tuple(size), path, f"a mask of {by(size)} like its image", by(labels.shape))
+    expect(labels.shape == tuple(size), path, f"a mask of {by(size)} like its image", by(labels.shape), "shape")
     return labels
 
 
 def read_mask(path: str | Path, size: tuple[int, int] | None = None, threshold: float | None = None) -> np.ndarray:
-    """A binary mask as (H, W) uint8 of 0 and 1.
-
-    Without `threshold` the picture must hold 0 and one other value, 1 or 255, and nothing else. With it, for lossy
-    JPG masks, whatever is above it is foreground.
-    """
+    """A binary mask as (H, W) uint8 of 0 and 1: of 0 and one other value, 1 or 255; or of what is above `threshold`
+    (JPG)."""
     labels = read_labels(path, size)
     return binary(labels, str(path)) if threshold is None else (labels > threshold).astype(np.uint8)
 
@@ -86,7 +80,7 @@ def open_picture(path: Path) -> Iterator[ImageFile.ImageFile]:
             head = file.read(8)
         opener = next((one for start, one in _FORMATS.items() if head.startswith(start)), None)
         if opener is None:
-            raise InputError(f"{path}: expected a picture (PNG, JPG or TIFF), found something else")
+            raise InputError(f"{path}: expected a picture (PNG, JPG or TIFF), found something else", "kind")
         with opener(path) as picture:
             shape, itemsize = (picture.height, picture.width, len(picture.getbands())), 4
             check_size(path, shape, itemsize if picture.mode in WIDE_MODES else 1)
@@ -101,7 +95,7 @@ def _pixels(path: Path, labels: bool) -> np.ndarray:
             return pixels
         with open_picture(path) as picture:
             frames = getattr(picture, "n_frames", 1)
-            expect(frames == 1, path, "one 2D picture", f"{frames} frames")
+            expect(frames == 1, path, "one 2D picture", f"{frames} frames", "kind")
             if picture.mode in ("1", "LA", "La"):
                 return np.array(picture.convert("L"))
             if picture.mode not in _PLAIN_MODES and not (labels and picture.mode == "P"):
@@ -119,7 +113,7 @@ def _tiff_pixels(path: Path) -> np.ndarray | None:
         if page.compression not in (1, 8, 32946) or page.photometric not in (0, 1, 2):
             return None  # other compressions and palettes: Pillow knows them
         planar, found = page.axes in ("YX", "YXS", "SYX"), f"{len(file.pages)} pages of shape {page.shape}"
-        expect(planar and len(file.pages) == 1, path, "one 2D picture, grey or in colour", found)
+        expect(planar and len(file.pages) == 1, path, "one 2D picture, grey or in colour", found, "kind")
         check_size(path, page.shape, page.dtype.itemsize if page.dtype is not None else 8)
         pixels = page.asarray()
         if page.photometric == 0 and pixels.dtype.kind == "u":  # "0 is white"

@@ -1,7 +1,4 @@
-"""What an image must look like for a model: declared by a source, kept in the store's manifest and in the model folder.
-
-No torch and no numpy here: configurations and the command line read it.
-"""
+"""What an image must look like for a model, as stores and model folders keep it. No torch and no numpy here."""
 
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal
@@ -26,7 +23,7 @@ def size_of(sides: Sides, axes: int, option: str) -> Size:
     """One side for all axes, or one for each; `option` names it in an error."""
     size = (sides,) * axes if isinstance(sides, int) else sides
     if len(size) != axes:
-        raise InputError(f"{option}: expected one side or {axes}, found {len(size)}")
+        raise InputError(f"{option}: expected one side or {axes}, found {len(size)}", "shape")
     return size
 
 
@@ -44,7 +41,7 @@ class Intensity(Settings):
     def check(self) -> None:
         if (self.rule == "window") != (self.window is not None):
             found = f"{self.window} and {self.rule}"
-            raise InputError(f"window: expected a window with the rule window alone, found {found}")
+            raise InputError(f"window: expected a window with the rule window alone, found {found}", "conflict")
         low, high = self.window or (0, 1)
         if not low < high:
             raise InputError(f"window: expected a lower and a higher value, found {low:g} {high:g}")
@@ -72,12 +69,12 @@ class InputSpec(Settings):
 
     def check(self) -> None:
         if len(self.size) not in (2, 3):
-            raise InputError(f"size: expected two numbers, or three for volumes, found {len(self.size)}")
+            raise InputError(f"size: expected two numbers, or three for volumes, found {len(self.size)}", "shape")
         if self.spacing is not None and len(self.spacing) not in (2, 3):
             raise InputError(f"spacing: expected mm of rows and columns, or of slices too, found {self.spacing}")
         for name, names in (("channels", self.channels), ("targets", self.targets)):
             if not names or len(set(names)) < len(names):
-                raise InputError(f"{name}: expected one or more different names, found {', '.join(names) or 'none'}")
+                raise InputError(f"{name}: expected different names, found {', '.join(names) or 'none'}", "name")
 
     @property
     def dims(self) -> int:

@@ -24,15 +24,12 @@ def to_unit(
     slices: slice = slice(None),
     forced: bool = False,
 ) -> np.ndarray:
-    """Values `(C, Z, H, W)` as stored -> float32 in [0, 1] by the rule, each channel by itself.
+    """Values `(C, Z, H, W)` as stored -> float32 in [0, 1] by the rule, each channel by itself. What was scaled before
+    stays: 8-bit pictures are divided by 255, floats in [0, 1] are kept; unless `forced`, as in preparing and by a
+    user's window.
 
-    What was scaled before is left so: 8-bit pictures fill their range and are divided by 255, floats in [0, 1] stay.
-    With `forced`, in preparing and for a window that the user asked for, the rule holds whatever the file is.
-
-    `what` names the values in an error; `planar`: a 2D picture; `colour`: its channels are the colours of one file,
-    scaled together; `stack`: slices without a place in space, which are as good as pictures; `rows`, `columns`: the
-    field that minmax looks at; `slices`: those that are wanted, where the rule has to be applied again for each region
-    (minmax): the others may be 0.
+    `colour`: the channels of one file, scaled together; `stack`: slices without a place in space, as good as pictures;
+    `rows`, `columns`: where minmax looks; `slices`: those that are wanted, the others may be 0.
     """
     rule, tails = intensity.rule, intensity.tails
     if not forced:
@@ -49,7 +46,7 @@ def to_unit(
     if values.dtype in (np.uint8, np.uint16) and (rule == "dtype" or (rule == "auto" and (planar or stack))):
         return _clipped(values, 0, np.iinfo(values.dtype).max)
     windowed = "a model that names its window of Hounsfield units, or --window (such as -1000 400), for a CT"
-    expect(not ct or rule != "auto", what, windowed, "neither")
+    expect(not ct or rule != "auto", what, windowed, "neither", "conflict")
     return np.concatenate([_by_percentiles(part, tails, what) for part in ([values] if colour else values[:, None])])
 
 
@@ -79,11 +76,8 @@ def _by_percentiles(values: np.ndarray, tails: float, what: str) -> np.ndarray:
 
 
 def _brain(voxels: np.ndarray, tails: float, what: str, keep_unit: bool) -> np.ndarray:
-    """Between the percentiles of one scan's voxels other than 0; the background, which is 0, stays 0.
-
-    Exports of single slices come normalised already, and from a part of a scan it cannot be done again: with
-    `keep_unit`, values that all lie in [0, 1] stay as they are.
-    """
+    """Between the percentiles of the voxels other than 0; the background stays 0. With `keep_unit`, values in [0, 1],
+    such as those of exported slices, stay as they are."""
     if keep_unit and voxels.min() >= 0 and voxels.max() <= 1:
         low, high = 0.0, 1.0
     else:

@@ -1,7 +1,4 @@
-"""How large an image may be. Every reader asks here, by the header, before it unpacks a byte.
-
-The limits are the process's: a command sets them once (`using`), and readers deep below need not hand them on.
-"""
+"""How large an image may be: asked by every reader, by the header. A command sets the limits of the process once."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -55,8 +52,8 @@ def check_size(where: object, shape: Iterable[int], itemsize: int) -> None:
     shape = tuple(int(length) for length in shape)
     pixels = prod(shape)
     if pixels > _current.max_pixels:
-        found = f"{pixels} ({'x'.join(map(str, shape))})"
-        raise InputError(f"{where}: expected at most {_current.max_pixels} pixels (--max-pixels), found {found}")
+        most, found = _current.max_pixels, f"{pixels} ({'x'.join(map(str, shape))})"
+        raise InputError(f"{where}: expected at most {most} pixels (--max-pixels), found {found}", "limit")
     check_bytes(where, pixels * itemsize)
 
 
@@ -64,4 +61,4 @@ def check_bytes(where: object, count: int, share: float = 1.0, found: str = "") 
     """Refuse so many bytes. `share`: the part of the limit that holds here, where several copies will be needed."""
     if count > share * _current.max_gigabytes * GIGABYTE:
         most, found = f"{share * _current.max_gigabytes:g} GB", found or f"{count / GIGABYTE:.3g} GB"
-        raise InputError(f"{where}: expected at most {most} when unpacked (--max-gigabytes), found {found}")
+        raise InputError(f"{where}: expected at most {most} when unpacked (--max-gigabytes), found {found}", "limit")

@@ -1,7 +1,4 @@
-"""The manifest of a store: where the data came from, what it holds, and a checksum of each of its files.
-
-It is the last file written, so a store without one was never finished.
-"""
+"""The manifest of a store: where the data came from, what it holds, and checksums. It is written last."""
 
 import hashlib
 import json
@@ -55,7 +52,7 @@ class Manifest(schema.Settings):
         for name in self.files:
             path = PurePosixPath(name)
             leaves = path.is_absolute() or ".." in path.parts or "\\" in name or "://" in name
-            expect(not leaves, "files", "files inside the store", f"{name!r}, which leaves it")
+            expect(not leaves, "files", "files inside the store", f"{name!r}, which leaves it", "place")
 
 
 def canonical(values: dict[str, Any]) -> str:
@@ -68,16 +65,16 @@ def parse(text: str, address: str) -> Manifest:
     what = f"{address}/{NAME}"
     values = schema.loads(text, what, "a manifest")
     ours = isinstance(values, dict) and values.get("format") == FORMAT
-    expect(ours, what, "the manifest of a berdiff store", "something else")
+    expect(ours, what, "the manifest of a berdiff store", "something else", "kind")
     refuse_older(values, "version", FORMAT_VERSION, what)
     version, found = values.get("version"), values.pop("checksum", None)
-    expect(version == FORMAT_VERSION, what, f"format version {FORMAT_VERSION}", f"{version}; prepare the store again")
+    expect(version == FORMAT_VERSION, what, f"format version {FORMAT_VERSION}", version, "version")
     expected = checksum(values)
-    expect(found == expected, what, f"the checksum {expected}", f"{found}; the file was altered")
+    expect(found == expected, what, f"the checksum {expected}", f"{found}; the file was altered", "changed")
     try:
         return schema.parse(Manifest, values, lambda place: place)
     except InputError as error:
-        raise InputError(f"{what}: expected the fields of format {version}; {error}") from error
+        raise InputError(f"{what}: expected the fields of format {version}; {error}", "damaged") from error
 
 
 def checksum(values: dict[str, Any]) -> str:

@@ -1,8 +1,4 @@
-"""The files of a source folder: THE place that lists and looks at foreign files before anything opens them.
-
-Only regular files are opened. A FIFO would wait for ever, a device never ends; a link may lead nowhere, round in
-circles or out of the folder; a folder may be closed to us. Each is reported by its name.
-"""
+"""The files of a source folder: only regular files that lie in it are opened, whatever else is there is named."""
 
 import os
 import stat
@@ -25,6 +21,8 @@ _KINDS = {
     stat.S_IFBLK: "a device",
 }
 
+_CLOSED = "may not be read"
+
 
 def fault_of(path: Path) -> str:
     """What is wrong with something that should be a regular file that can be read, in words; "" where nothing is."""
@@ -36,18 +34,20 @@ def fault_of(path: Path) -> str:
         return _reason(error)
     if not stat.S_ISREG(mode):
         return _KINDS.get(stat.S_IFMT(mode), "no regular file")
-    return "" if os.access(path, os.R_OK) else "one that may not be read (permission denied)"
+    return "" if os.access(path, os.R_OK) else f"one that {_CLOSED} (permission denied)"
 
 
 def expect_folder(path: Path, what: str = "a folder") -> None:
     found = fault_of(path) or "a file"
-    expect(found == "a folder", path, what, "nothing" if found == "no such file" else found)
-    expect(os.access(path, os.R_OK | os.X_OK), path, what, "one that may not be read (permission denied)")
+    code = "missing" if found == "no such file" else "kind"
+    expect(found == "a folder", path, what, "nothing" if code == "missing" else found, code)
+    expect(os.access(path, os.R_OK | os.X_OK), path, what, f"one that {_CLOSED} (permission denied)", "access")
 
 
 def expect_file(path: Path, what: str) -> None:
     found = fault_of(path)
-    expect(not found, path, what, found)
+    code = "missing" if found in ("no such file", "a link to nothing") else "access" if _CLOSED in found else "kind"
+    expect(not found, path, what, found, code)
 
 
 def exists(path: Path) -> bool:
@@ -63,30 +63,27 @@ def inside(root: Path, path: Path) -> Path:
     try:
         end, root_end = path.resolve(), root.resolve()
     except (OSError, RuntimeError, ValueError) as error:
-        raise InputError(f"{path}: expected a path inside {root}, found {_reason(error)}") from error
-    expect(end.is_relative_to(root_end), path, f"a path inside {root}", f"one that leads to {end}")
+        raise InputError(f"{path}: expected a path inside {root}, found {_reason(error)}", "access") from error
+    expect(end.is_relative_to(root_end), path, f"a path inside {root}", f"one that leads to {end}", "place")
     return path
 
 
 def add_once(files: dict[Key, Path], key: Key, path: Path) -> None:
-    expect(key not in files, path, "each case once", f"it also as {files.get(key)}")
+    expect(key not in files, path, "each case once", f"another, {files.get(key)}", "name")
     files[key] = path
 
 
 def files_under(folder: Path, root: Path | None = None) -> Iterator[Path]:
-    """All files under a folder in a fixed order, without hidden ones; a link must lead to a place inside `root`.
-
-    Whatever else lies there is refused: a case that was skipped in silence would be missing.
-    """
+    """All files under a folder in a fixed order, without hidden ones; anything that is not a file inside `root` is
+    refused."""
     for path, fault in list_files(folder, root):
         if fault:
-            raise InputError(fault)
+            raise InputError(fault, "access")
         yield path
 
 
 def list_files(folder: Path, root: Path | None = None) -> Iterator[tuple[Path, str]]:
-    """The same, with a sentence for each thing that is wrong in place of an end to the search: (path, "") or
-    (path, sentence)."""
+    """The same as (path, ""), or (path, what is wrong with it) instead of an error."""
     root = root or folder
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: (_is_folder(entry), entry.name))

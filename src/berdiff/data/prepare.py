@@ -15,11 +15,11 @@ import numpy as np
 import zarr
 from zarr.codecs import ZstdCodec
 
-from berdiff import __version__
+from berdiff import __version__, schema
 from berdiff.data import manifest as manifests
 from berdiff.data import table as tables
 from berdiff.data.case import Case, Progress, Reading
-from berdiff.data.describe import expect, refusing
+from berdiff.data.describe import check, expect, refusing
 from berdiff.data.input_spec import InputSpec
 from berdiff.data.limits import check_size
 from berdiff.data.manifest import Manifest
@@ -32,7 +32,6 @@ from berdiff.data.table import CaseRow
 from berdiff.errors import InputError
 from berdiff.files import lock, settle, whole_folder
 from berdiff.remote import new_folder, place
-from berdiff.schema import check
 from berdiff.targets.targets import Targets
 
 
@@ -48,13 +47,11 @@ def prepare(
     resplit: bool = False,
     progress: Progress = lambda done, total: None,
 ) -> Manifest:
-    """Read `path` as the layout `source` and write the store `out`, a folder or an address, which must not exist yet.
-
-    A split the source brings is kept, unless `resplit`; otherwise patients are split by `seed`, `val` and `test`.
-    """
+    """Read `path` as the layout `source` and write the store `out`, a folder or address that must not exist. A split
+    that the source brings is kept, unless `resplit`; otherwise patients are split by `seed`, `val` and `test`."""
     module = find_source(source)
-    options = check(options or module.Options(), module.Options, lambda option: f"--{option.replace('_', '-')}")
-    with refusing((UnicodeEncodeError,), path, "a name in UTF-8", "other bytes in it"):
+    options = schema.check(options or module.Options(), module.Options, lambda option: f"--{option.replace('_', '-')}")
+    with refusing((UnicodeEncodeError,), path, "a name in UTF-8", "other bytes", "name"):
         f"{path}{out}".encode()  # the manifest keeps the name
     split_patients([], seed, val, test)  # refuse bad fractions before the work, not after it
     out = place(out)
@@ -63,10 +60,10 @@ def prepare(
         with new_folder(out, last=manifests.NAME) as folder:
             return prepare(source, path, folder, options, **how)
     with one_writer(out):
-        expect(not out.exists(), out, "a new store", "something there already; remove it first")
+        expect(not out.exists(), out, "a new store", "something there already; remove it first", "changed")
         reading: Reading = module.read(path, options)
         named = reading.patients_known or not resplit
-        expect(named, "--resplit", "a source that names patients", f"none in {path}")
+        expect(named, "--resplit", "a source that names patients", f"none in {path}", "conflict")
         with whole_folder(out) as folder:
             rows, by_source, shard = _write_arrays(folder, reading, str(path or source), progress)
             if resplit or not by_source:
@@ -125,7 +122,7 @@ def one_writer(out: Path) -> Iterator[None]:
         out.parent.mkdir(parents=True, exist_ok=True)
         held = lock(out.with_name(f".{out.name}.lock"))
     except OSError as error:
-        raise InputError(f"{out}: expected a place to write a store, found none ({error.strerror})") from error
+        raise InputError(f"{out}: no store can be written there ({error.strerror})", "access") from error
     assert held is not None  # it waits until it has it
     with held:
         for left in out.parent.glob(f".{glob.escape(out.name)}.????????.part"):
@@ -176,7 +173,7 @@ def _write_arrays(folder: Path, reading: Reading, what: str, progress: Progress)
         cut = {"shape": (len(rows), *one), "chunks": (1, *one), "shards": (shard, *one)}
         group.create_array(name, dtype=dtypes[name], **cut, **layout)
     with_split = sum(row.split != "" for row in rows)
-    expect(with_split in (0, len(rows)), what, "a split for every case or for none", f"{with_split} of {len(rows)}")
+    check(with_split in (0, len(rows)), f"{what}: only {with_split} of {len(rows)} cases have a split", "missing")
     return rows, bool(with_split), shard
 
 
@@ -184,20 +181,20 @@ def _check(case: Case, reading: Reading, names: set[str], what: str) -> None:
     """What every case must keep, whatever source it came from; the sources check what only they can know."""
     where = f"{what}: case {case.name!r}" + (f" ({case.source})" if case.source else "")
     image, masks = case.image, case.masks
-    expect(case.name and case.patient, where, "a name and a patient", f"{case.name!r} and {case.patient!r}")
-    with refusing((UnicodeEncodeError,), where, "names in Unicode", "other bytes in them"):
+    expect(case.name and case.patient, where, "a name and a patient", f"{case.name!r} and {case.patient!r}", "missing")
+    with refusing((UnicodeEncodeError,), where, "names in Unicode", "other bytes", "name"):
         f"{case.name}{case.patient}{case.volume}{case.source}".encode()
-    expect(case.name not in names, where, "every case once", "a second one of that name")
+    expect(case.name not in names, where, "every case once", "a second one of that name", "name")
     names.add(case.name)
     shape = (len(reading.channels), *reading.size)
-    expect(image.shape == shape, where, f"an image of shape {shape}", image.shape)
-    expect(image.dtype == reading.dtype, where, f"an image of {reading.dtype}", image.dtype)
+    expect(image.shape == shape, where, f"an image of shape {shape}", image.shape, "shape")
+    expect(image.dtype == reading.dtype, where, f"an image of {reading.dtype}", image.dtype, "kind")
     if image.dtype.kind == "f":
         low, high = image.min(), image.max()  # NaN is in no range either
         expect(low >= 0 and high <= 1, where, "an image in [0, 1]", f"values from {low:g} to {high:g}")
     rest = (len(reading.targets), *reading.size)
     fits = masks.ndim == 1 + len(rest) and masks.shape[1:] == rest and 1 <= len(masks) <= reading.raters
-    expect(fits, where, f"masks of shape (1 to {reading.raters}, {', '.join(map(str, rest))})", masks.shape)
+    expect(fits, where, f"masks of shape (1 to {reading.raters}, {', '.join(map(str, rest))})", masks.shape, "shape")
     top = masks.max(initial=0)
     expect(masks.dtype == np.uint8 and top <= 1, where, "masks of 0 and 1", f"values up to {top:g}")
     targets = Targets(reading.targets, reading.kind)

@@ -46,10 +46,8 @@ def kind_of(path: Path) -> Kind | None:
 
 
 def outline(paths: Sequence[Path], several: bool = False, headers: Sequence[SliceHeader] = ()) -> Outline:
-    """Shape and type of an image by its header: of one file, of a DICOM series or its folder, of a file per channel.
-
-    `several`: a 4D file has channels. `headers`: those of the paths, where they were read.
-    """
+    """Shape and type by the header of one file, a DICOM series or its folder, or a file per channel. `several`: a 4D
+    file has channels; `headers`: those of the paths, where they were read."""
     path, kind = paths[0], kind_of(paths[0])
     if kind == "nifti":
         stored = volumes.stored_shape(path)
@@ -98,10 +96,7 @@ def read_images(
 
 
 def read_image(path: Path, channels: int | None = None) -> Image:
-    """An image or volume, or a folder with the slices of one DICOM series.
-
-    `channels` is how many there must be. Without it a file may have one, or the three of a colour picture.
-    """
+    """An image or volume, or a folder with one DICOM series. Without `channels` it may be grey or a colour picture."""
     return _read([path], channels)
 
 
@@ -149,12 +144,10 @@ def image_array(
 
 
 def arranged(array: np.ndarray, channels: int | None, what: str) -> tuple[np.ndarray, bool]:
-    """(C, Z, H, W), and whether it is a 2D image; only the shape and `channels` show which is which.
-
-    Without `channels`, as in preparing: (H, W), (H, W, 3) in colour, or (Z, H, W); truth values are then labels 0, 1.
-    """
+    """(C, Z, H, W), and whether it is a 2D image, by shape and `channels`; without `channels`, as in preparing: (H, W),
+    (H, W, 3) or (Z, H, W), and truth values are labels 0 and 1."""
     shape, numbers = array.shape, array.dtype.kind in "biuf" and array.size
-    expect(numbers, what, "an array of numbers", f"{array.dtype} of shape {shape}")
+    expect(numbers, what, "an array of numbers", f"{array.dtype} of shape {shape}", "kind")
     if array.dtype.kind == "b":
         array = array.astype(np.uint8) * np.uint8(1 if channels is None else 255)
     array = finite(array, what)
@@ -170,9 +163,9 @@ def arranged(array: np.ndarray, channels: int | None, what: str) -> tuple[np.nda
     if len(shape) == 4 and shape[0] == channels:
         return array, False
     if channels is None:
-        raise InputError(f"{what}: expected an array (H, W), (H, W, 3) or (slices, H, W), found {shape}")
+        raise InputError(f"{what}: expected an array (H, W), (H, W, 3) or (slices, H, W), found {shape}", "shape")
     kinds = "(H, W), (Z, H, W) or (1, Z, H, W)" if channels == 1 else f"({channels}, H, W) or ({channels}, Z, H, W)"
-    raise InputError(f"{what}: expected an array {kinds} for a network of {channels} channel(s), found {shape}")
+    raise InputError(f"{what}: expected an array {kinds} for {channels} channel(s), found {shape}", "shape")
 
 
 def open_numpy(path: Path) -> np.ndarray:
@@ -180,10 +173,10 @@ def open_numpy(path: Path) -> np.ndarray:
     expect_file(path, "a .npy file")
     with decoding(path, "a .npy file of numbers"):
         with path.open("rb") as file:
-            expect(file.read(6) == b"\x93NUMPY", path, "a .npy file of numbers", "something else")
+            expect(file.read(6) == b"\x93NUMPY", path, "a .npy file of numbers", "something else", "kind")
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     numbers = isinstance(array, np.ndarray) and array.dtype.kind in "biuf" and array.size
-    expect(numbers, path, "a .npy file with an array of numbers", "something else")
+    expect(numbers, path, "a .npy file with an array of numbers", "something else", "kind")
     check_size(path, array.shape, array.dtype.itemsize)
     return array
 
@@ -196,11 +189,11 @@ def read_labels(path: Path, like: Image) -> np.ndarray:
         found = read_image(path)
         placed = f"a mask with a place in space like its image {like.source.paths[0].name}"
         both = f"{placed} (NIfTI or DICOM volumes for both, or for neither)"
-        expect((like.grid.affine is None) == (found.grid.affine is None), path, both, "one without the other")
+        expect((like.grid.affine is None) == (found.grid.affine is None), path, both, "one without the other", "place")
         if like.grid.affine is not None:
             check_same_place(like, found)
-        expect(len(found.values) == 1, path, "a mask of one channel", len(found.values))
+        expect(len(found.values) == 1, path, "a mask of one channel", len(found.values), "shape")
         labels = found.values[0]
     shape = like.values.shape[1:]
-    expect(labels.shape == shape, path, f"{by(shape)} slices, rows, columns like its image", by(labels.shape))
+    expect(labels.shape == shape, path, f"{by(shape)} slices, rows, columns like its image", by(labels.shape), "shape")
     return labels

@@ -1,11 +1,6 @@
-"""A simulated CT for real contours: what a slice may have looked like around a nodule that readers drew as they did.
-
-What is known is used: where the nodule lies in the chest, what share of its readers marked each pixel, and how they
-rated its texture, margin, calcification, spiculation and subtlety. The chest around it comes from `chest`.
-
-The image shows ONE blurred boundary, near where half the readers put theirs and moved by chance, and a faint rim where
-they disagree; single readers' outlines cannot be read off it. Values are Hounsfield units.
-"""
+"""A simulated CT in Hounsfield units for real contours, by the place in the chest, the share of readers who marked each
+pixel, and their ratings. It shows one blurred boundary, near where half of the readers put theirs and moved by chance:
+single readers' outlines cannot be read off it."""
 
 import numpy as np
 from scipy import ndimage
@@ -22,10 +17,8 @@ AIR_INSIDE = 4  # and for internal structure
 def simulate(
     nodule: Nodule, zs: list[float], shares: np.ndarray, crop: Crop, generator: np.random.Generator
 ) -> np.ndarray:
-    """(Z, S, S) float32 HU around a nodule, for the slices `zs`.
-
-    shares: (Z, S, S) float32 in [0, 1], the share of the nodule's readers who marked each pixel.
-    """
+    """(Z, S, S) float32 HU around a nodule, for the slices `zs`; `shares` (Z, S, S): of the readers who marked each
+    pixel."""
     lung = random_lung(crop, generator)
     wall, wall_cover = random_wall(nodule, shares.max(0) > 0, crop, generator)
     vessels = Vessels.random(nodule, zs, crop, generator)

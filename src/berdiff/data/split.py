@@ -8,11 +8,8 @@ from berdiff.seeds import digest
 
 
 def split_patients(patients: Iterable[str], seed: int, val: float, test: float) -> dict[str, str]:
-    """patient -> split, with about the fractions `val` and `test` of the patients, the rest "train".
-
-    Patients are ordered by a hash of the seed and their name, so the split depends on nothing else: not on the order
-    in which files are found, nor on a library's random numbers.
-    """
+    """patient -> split, with about the fractions `val` and `test` of the patients, the rest "train"; ordered by a hash
+    of the seed and the name, so that nothing else matters."""
     fits = 0 <= val < 1 and 0 <= test < 1 and val + test < 1
     expect(fits, "--val and --test", "fractions that leave some for training", f"{val} and {test}")
     ordered = sorted(set(patients), key=lambda name: digest(f"{seed}\0{name}"))
@@ -38,4 +35,4 @@ def check_own_split(patients: list[str], splits: list[str], what: str) -> None:
     for split in splits:
         expect(split in SPLITS, what, f"every case in one of {', '.join(SPLITS)}", f"{split!r}")
     found = leak(patients, splits)
-    expect(not found, what, "every patient in one split", f"{found}; --resplit splits by patient")
+    expect(not found, what, "every patient in one split", f"{found}; --resplit splits by patient", "conflict")

@@ -46,7 +46,7 @@ class Store:
         table = f"{address}/{tables.NAME}"
         cases = tables.parse_table(_text(fs, root, tables.NAME, address), table)
         count = manifest.counts["all"]["cases"]
-        expect(len(cases) == count, table, f"{count} cases", len(cases))
+        expect(len(cases) == count, table, f"{count} cases", len(cases), "damaged")
         spec = manifest.input_spec
         check_size(address, (len(spec.channels), *spec.size), np.dtype(manifest.dtype).itemsize)
         check_size(address, (manifest.raters, len(spec.targets), *spec.size), 1)
@@ -114,18 +114,16 @@ def _text(fs: Any, root: str, name: str, address: str) -> str:
     try:
         with speaking(address, "a prepared store", missing=f"no readable {name} in it"):
             about = fs.info(f"{root}/{name}")  # not a FIFO, nor so large that it fills the memory
-            expect(about["type"] == "file", f"{address}/{name}", "a file", about["type"])
-            expect((about["size"] or 0) <= MAX_TEXT, f"{address}/{name}", f"at most {MAX_TEXT} bytes", about["size"])
+            place, size = f"{address}/{name}", about["size"] or 0
+            expect(about["type"] == "file", place, "a file", about["type"], "kind")
+            expect(size <= MAX_TEXT, place, f"at most {MAX_TEXT} bytes", size, "limit")
             return fs.cat_file(f"{root}/{name}").decode("utf-8")
     except UnicodeDecodeError as error:
-        raise InputError(f"{address}/{name}: expected UTF-8 text, found other bytes") from error
+        raise InputError(f"{address}/{name}: expected UTF-8 text, found other bytes", "damaged") from error
 
 
 def open_store(address: str | Path | None = None, progress: Progress = lambda done, total: None) -> Store:
-    """The store at `address`; None means the embedded one, LIDC's real readers over a simulated CT.
-
-    That is made on first use, which `progress` can watch, and kept in the folder BERDIFF_CACHE, or ~/.cache/berdiff.
-    """
+    """The store at `address`; None: the embedded one, made on first use in BERDIFF_CACHE or ~/.cache/berdiff."""
     if address is not None:
         return Store.open(address)
     from berdiff.data.prepare import prepare_embedded  # writing needs zarr; reading does not

@@ -20,17 +20,16 @@ def choose_cases(
     marked_by: int = 0,
     option: str = "--limit",
 ) -> np.ndarray:
-    """Places in the store of up to `limit` cases of a split (None: all), in the store's order.
-
-    `spread` takes different patients while there are enough. `one_per_patient` takes exactly `limit` patients with one
-    case each that at least `marked_by` raters marked, in the seeded order. `option` names `limit` in an error.
-    """
+    """Places in the store of up to `limit` cases of a split (None: all), in the store's order. `spread` takes different
+    patients first; `one_per_patient` exactly `limit` patients with a case that `marked_by` raters marked, in seeded
+    order."""
     indices = store.indices(split)
     expect(len(indices), store.address, f"cases in the split {split!r}")
     expect(limit is None or limit >= 1, option, "at least 1 case", limit)
     expect(seed >= 0, "--seed", "at least 0", seed)
     for bare in store.cases.case[indices][store.cases.raters[indices] < 1]:
-        raise InputError(f"{store.address}: expected at least one rater for every case, found none for {bare}")
+        wanted = "expected at least one rater for every case"
+        raise InputError(f"{store.address}: {wanted}, found none for {bare}", "missing")
     if limit is None:
         return indices
     order = np.random.default_rng(seed).permutation(indices)
@@ -46,7 +45,7 @@ def choose_volumes(store: Store, split: str, limit: int | None, seed: int, least
     """The same of volumes with at least so many slices: the places of the slices of each, in the store's order."""
     indices = choose_cases(store, split)
     names, first, number = np.unique(store.cases.volume[indices].astype(str), return_index=True, return_inverse=True)
-    expect("" not in names, store.address, "cases that name their volume", "some that do not")
+    expect("" not in names, store.address, "cases that name their volume", "some that do not", "missing")
     slices = [indices[number == place] for place in range(len(names))]
     large = [place for place in np.argsort(first) if len(slices[place]) >= least]
     expect(large, store.address, f"volumes of {least} slices or more in the split {split!r}")
@@ -67,4 +66,4 @@ def _one_per_patient(store: Store, order: np.ndarray, count: int, marked_by: int
             if len(chosen) == count:
                 return np.array(list(chosen.values()))
     wanted = f"{count} patients with a case marked by {marked_by} raters or more in the split {split}"
-    raise InputError(f"{store.address}: expected {wanted}, found {len(chosen)}")
+    raise InputError(f"{store.address}: expected {wanted}, found {len(chosen)}", "missing")

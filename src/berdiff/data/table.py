@@ -77,6 +77,6 @@ def parse_table(text: str, what: str) -> CaseTable:
         if odd.any() or (len(raters) and not 0 <= raters.min() <= raters.max() < 2**20):
             raise ValueError(f"{'a spacing' if odd.any() else 'a number of raters'} out of range")
     except (ValueError, OverflowError, csv.Error) as error:
-        raise InputError(f"{what}: expected a case table, found a damaged one ({error!s:.300})") from error
+        raise InputError(f"{what}: expected a case table, found a damaged one ({error!s:.300})", "damaged") from error
     texts = {name: np.array(column, dtype=object) for name, column in columns.items()}
     return CaseTable(**texts, spacing=spacing, raters=raters)

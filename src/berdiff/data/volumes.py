@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from berdiff.data.describe import by, decoding, expect, some_values
+from berdiff.data.describe import by, check, decoding, expect, some_values
 from berdiff.data.image import UNKNOWN, Grid, Image, Source, upright, upright_shape
 from berdiff.data.limits import check_size
 from berdiff.data.numbers import finite
@@ -73,10 +73,10 @@ def _open(path: Path) -> Any:
     with decoding(path, "a NIfTI file"):
         _check_offset(path)
         image: Any = nibabel.load(path)
-        expect(isinstance(image, nibabel.Nifti1Pair), path, "a NIfTI file", type(image).__name__)
+        expect(isinstance(image, nibabel.Nifti1Pair), path, "a NIfTI file", type(image).__name__, "kind")
         dtype, shape, scale = image.get_data_dtype(), image.shape, (image.dataobj.slope, image.dataobj.inter)
-    expect(dtype.kind in "iuf", path, "one number per voxel", dtype)
-    expect(shape and min(shape) > 0, path, "a shape of at least one voxel", f"the shape {by(shape)}")
+    expect(dtype.kind in "iuf", path, "one number per voxel", dtype, "kind")
+    expect(shape and min(shape) > 0, path, "a shape of at least one voxel", f"the shape {by(shape)}", "shape")
     check_size(path, shape, dtype.itemsize if scale == (1, 0) else 8)  # nibabel scales in 64 bits
     return image
 
@@ -91,7 +91,8 @@ def _check_offset(path: Path) -> None:
     for length, kind in heads.items():
         if len(head) >= length and length in (int.from_bytes(head[:4], order) for order in ("little", "big")):
             offset = float(kind(head[:length], check=False)["vox_offset"])
-            expect(offset <= length + MAX_EXTENSIONS, path, "voxels near the header", f"them at byte {offset:.0f}")
+            near = offset <= length + MAX_EXTENSIONS
+            check(near, f"{path}: voxel data starts at byte {offset:.0f}, far behind the header", "damaged")
 
 
 def _squeezed(path: Path, image: Any, ndim: int) -> tuple[int, ...]:
@@ -99,7 +100,7 @@ def _squeezed(path: Path, image: Any, ndim: int) -> tuple[int, ...]:
     shape = tuple(image.shape)
     while len(shape) > ndim and shape[-1] == 1:
         shape = shape[:-1]
-    expect(len(shape) == ndim, path, f"{ndim} dimensions", f"the shape {by(image.shape)}")
+    expect(len(shape) == ndim, path, f"{ndim} dimensions", f"the shape {by(image.shape)}", "shape")
     return shape
 
 

@@ -33,10 +33,10 @@ def compiled(segmenter: Segmenter, device: str) -> Segmenter:
     network = getattr(segmenter, "network", None)
     if not isinstance(network, Denoiser):
         method = segmenter.config.method
-        raise InputError(f"--compile: expected a method on an encoder and a denoiser, found {method}, which is not")
+        raise InputError(f"--compile: the method {method} has no encoder and denoiser to compile", "unsupported")
     cpu = device.startswith("cpu")
     if cpu and not (os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")):
-        raise InputError("--compile: expected a C++ compiler (g++, clang++ or CXX), found none")
+        raise InputError("--compile: expected a C++ compiler (g++, clang++ or CXX), found none", "missing")
     if not cpu and find_spec("triton") is None:
-        raise InputError("--compile: expected the package triton, found none")
+        raise InputError("--compile: expected the package triton, found none", "missing")
     return segmenter.with_changes(network=CompiledDenoiser(network), compiled=True)

@@ -1,8 +1,6 @@
-"""Files at a remote address as local copies: listed at once, fetched one input at a time, removed when it is written.
-
-A copy has a place from the beginning: FOLDER/s3/bucket/key, in a temporary folder of this process alone. So names,
-groups and messages are made of paths, as for local files, before anything is fetched.
-"""
+"""Files at a remote address as local copies in FOLDER/s3/bucket/key: listed at once, fetched one input at a time,
+removed when it is written. Their paths are known before anything is fetched, so names and groups are made as for local
+files."""
 
 import atexit
 import glob
@@ -87,7 +85,7 @@ class Copies:
         """Where the copy goes. A key may be any text: one that would lead out of the folder is refused."""
         rest = PurePosixPath(key.partition("://")[2] if "://" in key else key.lstrip("/"))
         if ".." in rest.parts or "\\" in key or "\0" in key:
-            raise InputError(f"{self.address}: expected names of files, found {key!r}, which leads elsewhere")
+            raise InputError(f"{self.address}: expected names of files, found {key!r}, which leads elsewhere", "name")
         return self.base / rest
 
     # --- bytes -------------------------------------------------------------------------------------------------------

@@ -1,7 +1,4 @@
-"""Is it an image that the model can know? What cannot be is refused, or with --force segmented with a warning.
-
-Everything is asked of values that were read already.
-"""
+"""Is it an image that the model can know? What cannot be is refused, or with --force segmented with a warning."""
 
 from collections.abc import Sequence
 from fnmatch import fnmatch

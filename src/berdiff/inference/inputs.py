@@ -1,8 +1,6 @@
-"""What to segment: files, folders, globs and stores, as a list of named inputs. Pixels are not read here.
-
-An input's name decides where its results go, and seeds its noise. It is the path without suffix, counted from the
-folder or the fixed part of the glob that was given: so it depends on that argument only, and order plays no part.
-"""
+"""What to segment: files, folders, globs and stores as named inputs. Pixels are not read here. A name, which decides
+where results go and seeds the noise, is the path without suffix from the folder or fixed part of the glob that was
+given."""
 
 import glob
 from collections import Counter
@@ -120,7 +118,7 @@ def find_inputs(
     ordered = sorted(files.values(), key=lambda file: (str(file.path.parent), file.path.name))
     inputs += _grouped(ordered, channels, note)
     if not inputs:
-        raise InputError(f"{given[0]}: expected images, found none among {len(files)} files")
+        raise InputError(f"{given[0]}: expected images, found none among {len(files)} files", "missing")
     inputs = [_with_usable_name(item) for item in inputs]
     _check_names(inputs)
     return inputs[:limit]
@@ -250,10 +248,8 @@ def _series(slices: list[_File], note: Note) -> list[Input]:
 
 
 def _sequences(single: list[_File], channels: Sequence[str]) -> tuple[list[Input], list[_File]]:
-    """Inputs of files called CASE_CHANNEL (or nnU-Net's CASE_0000), in the channels' order; and the files left over.
-
-    Another file of such a case, like its CASE_seg, is not an image and is left out.
-    """
+    """Inputs of files called CASE_CHANNEL or CASE_0000, in the channels' order, and the files left over: other files of
+    such a case, like its CASE_seg, are left out."""
     endings = {f"_{name.lower()}": name for name in channels} | {f"_{i:04d}": n for i, n in enumerate(channels)}
     cases: dict[str, dict[str, _File]] = {}
     rest: list[_File] = []
@@ -298,9 +294,9 @@ def _check_names(inputs: list[Input]) -> None:
         other = by_name.setdefault(item.name, item)
         advice = "give the folder that holds both, or segment them into different --out folders"
         twice = f"{item.name!r} for {other.what} too; {advice}"
-        expect(other is item, item.what, "inputs of different names", twice)
+        expect(other is item, item.what, "inputs of different names", twice, "name")
     for item in inputs:
         outer = next((by_name[str(p)] for p in PurePosixPath(item.name).parents if str(p) in by_name), None)
         if outer is not None:
             inside = f"{item.name!r} inside {outer.name!r}, the name of {outer.what}; use different --out folders"
-            raise InputError(f"{item.what}: expected results that do not lie inside others, found {inside}")
+            raise InputError(f"{item.what}: expected results that do not lie inside others, found {inside}", "name")

@@ -43,11 +43,9 @@ def measure(masks: np.ndarray, spacing: tuple[float, ...]) -> dict[str, Any]:
 
 
 def longest_diameter(mask: np.ndarray, spacing: tuple[float, float]) -> float:
-    """The longest in-plane diameter of a mask `([Z,] H, W)`, in the unit of `spacing` (row, column); 0 if it is empty.
-
-    It is the largest distance of two pixel corners of one connected piece (by edge or corner) in one slice: from outer
-    edge to outer edge, as calipers have it, so that a single pixel has the length of its diagonal.
-    """
+    """The longest in-plane diameter of a mask `([Z,] H, W)`, in the unit of `spacing`; 0 if it is empty: the largest
+    distance of two pixel corners of one connected piece in one slice, from outer edge to outer edge as calipers have
+    it."""
     longest = 0.0
     for plane in mask if mask.ndim == 3 else mask[None]:
         if not plane.any():

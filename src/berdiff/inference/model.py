@@ -127,7 +127,7 @@ class Model:
         if isinstance(image, str | Path):
             found = find_inputs([image], self.input_spec.channels)
             names = ", ".join(item.name for item in found[:3])
-            expect(len(found) == 1, image, "one image or volume", f"{len(found)} ({names}, ...)")
+            expect(len(found) == 1, image, "one image or volume", f"{len(found)} ({names}, ...)", "kind")
             image = found[0]
         if isinstance(image, Input):
             return open_input(image, self.input_spec, settings)
@@ -154,9 +154,9 @@ class Model:
         results: list[Result] = []
         identity, spec = self.identity(settings), self.input_spec
         for image, (grid, part, pool) in zip(images, each, strict=True):
-            chosen = None
+            chosen, rng = None, set_rng(settings.seed, image.name)
             if settings.set != "independent":
-                chosen = choose_set(pool, settings.samples, settings.set, set_rng(settings.seed, image.name)).tolist()
+                chosen = tuple(choose_set(pool, settings.samples, settings.set, rng).tolist())
             notes = tuple(dict.fromkeys([*spec.notes, *image.notes]))  # each once, in order
             results.append(
                 Result(
@@ -164,7 +164,7 @@ class Model:
                     image=part,
                     grid=grid,
                     pool=pool,
-                    chosen=None if chosen is None else tuple(chosen),
+                    chosen=chosen,
                     targets=spec.targets,
                     kind=spec.kind,
                     settings=identity,
@@ -194,11 +194,8 @@ class Model:
         settings: SegmentSettings,
         progress: Callable[[int, int], None] = lambda done, total: None,
     ) -> list[Result]:
-        """The results of cases of a store, one by one: of the centre, as large as the model, or of all, by tiles, where
-        it was trained on patches.
-
-        Noise is seeded by the cases' names, so the masks are those of an evaluation.
-        """
+        """The results of cases of a store, one by one: of the centre, or of all by tiles where the model was trained on
+        patches. Noise is seeded by the cases' names, so the masks are those of an evaluation."""
         centre = (store.size[0] // 2, store.size[1] // 2)
         settings = replace(settings, region=Region(None if self.input_spec.patches else centre))
         results: list[Result] = []
@@ -241,12 +238,9 @@ def load(
     precision: Precision = "fp32",
     compile: bool = False,
 ) -> Model:
-    """A model by its folder, the folder of its run, the name of bundled weights, or an address on a model hub
-    (hf://owner/name, or with @revision: a branch, tag or commit).
-
-    `size` (H, W) is what the network sees at once; without it, what the weights were trained at. `precision` and
-    `compile` may make it faster, by the machine, and change masks by rounding.
-    """
+    """A model by its folder, its run, the name of bundled weights, or an address (hf://owner/name, with @revision if
+    wanted). `size` is what the network sees at once (default: as trained); `precision` and `compile` may change masks
+    by rounding."""
     device = choose_device(device)
     path = folder.resolve(path_or_name)
     segmenter = folder.load(path, device).with_changes(precision=choose_precision(device, precision))
@@ -255,7 +249,7 @@ def load(
     spec, stride = segmenter.input_spec, segmenter.stride
     size = size or spec.size
     fits = min(size) > 0 and not any(side % stride for side in size)
-    expect(fits, "--size", f"height and width in multiples of {stride}", " ".join(map(str, size)))
+    expect(fits, "--size", f"height and width in multiples of {stride}", " ".join(map(str, size)), "shape")
     place = path.resolve()
     run = place.parent if place.name == "model" else None
     published = hub.address_of(place)

@@ -30,14 +30,14 @@ class ReadInput:
     spec: InputSpec
     intensity: Intensity
     forced: bool  # the user's own window holds whatever the file is
-    force: bool = False  # what looks wrong is a warning, and no error
-    warnings: tuple[str, ...] = ()  # of the image as a whole
-    file: Image | None = None
+    force: bool  # what looks wrong is a warning, and no error
+    warnings: tuple[str, ...]  # of the image as a whole
+    file: Image
     case: Prepared | None = None  # of a store, where values are in [0, 1] already
 
-    @cached_property
+    @property
     def grid(self) -> Grid:
-        return self._case.grid if self.file is None else self.file.grid
+        return self.file.grid
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -54,7 +54,7 @@ class ReadInput:
         looks at the region (minmax): without `whole`, slices outside the region are then left 0."""
         asked, region = region, meant(region, self.grid, self.what)
         checked = self._checked(region)
-        by_region = self.file is not None and self.intensity.rule == "minmax"
+        by_region = self.case is None and self.intensity.rule == "minmax"
         opened = self._prepared(region, whole) if by_region else self._whole
         opened = replace(opened, name=name or self.name, warnings=(*self.warnings, *checked))
         if name and opened.title:
@@ -66,22 +66,14 @@ class ReadInput:
         ranges = replace(region, pad=True).ranges(self.shape, self.size, self.what)
         found = guards.check_region(ranges, self.size, self.spec, self.what, self.force)
         place = (slice(None), *(slice(*ends) for ends in ranges))
-        if self.file is None:
-            return (*found, *guards.nothing_to_see(self._case.image[place], ct=False))
         values = self.file.values[:, 0] if self.grid.planar else self.file.values
         return (*found, *guards.nothing_to_see(values[place], self.file.modality == "ct"))
 
-    @property
-    def _case(self) -> Prepared:
-        assert self.case is not None  # either a file or a case of a store
-        return self.case
-
     @cached_property
     def _whole(self) -> Prepared:
-        return self._case if self.file is None else self._prepared(Region())
+        return self.case or self._prepared(Region())
 
     def _prepared(self, region: Region, whole: bool = True) -> Prepared:
-        assert self.file is not None
         slices = rows = columns = slice(None)
         if self.intensity.rule == "minmax":  # looks at a square around the region, or at the whole slice
             side = self.intensity.field or max(self.shape[-2:])
@@ -117,15 +109,15 @@ def read_input(item: Input, spec: InputSpec, settings: SegmentSettings) -> ReadI
     trained = f"{len(channels)} channel(s) ({', '.join(channels)}), as the model was trained with"
     expect(len(store.channels) == len(channels), store.address, trained, len(store.channels), "shape")
     image, masks = store.read([item.index])
-    row, column = store.cases.spacing[item.index]
     raters = masks[0, : int(store.cases.raters[item.index])]
     addresses = (store.address,) if is_remote(store.address) else ()
     source = Source("store", item.paths, image.shape[2:], addresses=addresses)
-    grid = Grid(image.shape[2:], (float(row), float(column)), source=source)
+    grid = Grid(image.shape[2:], tuple(store.cases.spacing[item.index].tolist()), source=source)
     about = {"raters": raters, "notes": store.notes, "what": item.what, "channels": channels}
     case = Prepared(item.name, image[0], grid, **about)
+    file = Image(image[0][:, None] if grid.planar else image[0], grid)
     warnings = guards.check_modality(store.input_spec.modality, spec, item.what, settings.force, stated=True)
-    return ReadInput(item.name, item.what, spec, spec.intensity, False, settings.force, warnings, case=case)
+    return ReadInput(item.name, item.what, spec, spec.intensity, False, settings.force, warnings, file, case)
 
 
 def noted(opened: Prepared, region: Region) -> Prepared:

@@ -66,22 +66,22 @@ class Region(Settings):
 
     def check(self) -> None:
         if self.center is not None and self.box is not None:
-            raise InputError("center: expected no --box beside it, found both")
+            raise InputError("center: expected no --box beside it, found both", "conflict")
         if self.center is not None and len(self.center) not in (2, 3):
             raise InputError(f"center: expected Y X or Z Y X, found {len(self.center)} numbers")
         if self.center_unit == "mm" and len(self.center or ()) != 3:
-            raise InputError("center_unit: expected a centre Z Y X beside mm, found another region")
+            raise InputError("center_unit: expected a centre Z Y X beside mm, found another region", "conflict")
         if self.center_unit == "voxel" and any(number != floor(number) for number in self.center or ()):
             raise InputError(f"center: expected whole numbers, or --center-unit mm, found {self._center_words}")
         if self.box is not None and len(self.box) not in (4, 6):
             raise InputError(f"box: expected Y0 X0 Y1 X1 or Z0 Y0 X0 Z1 Y1 X1, found {len(self.box)} numbers")
         if self._names_slices and self.slices is not None:
-            raise InputError("slices: expected no slice in --center or --box beside it, found both")
+            raise InputError("slices: expected no slice in --center or --box beside it, found both", "conflict")
         if self.slice and self.extent is not None:
-            raise InputError("slice: expected no --extent beside it, found both")
+            raise InputError("slice: expected no --extent beside it, found both", "conflict")
         for name in ("extent", "slice"):
             if getattr(self, name) not in (None, False) and self.chosen and not self.at_place:
-                raise InputError(f"{name}: expected a centre Z Y X or findings beside it, found another region")
+                raise InputError(f"{name}: expected a centre Z Y X or findings beside it, found none", "conflict")
         self._slice_ends()
 
     @property
@@ -103,10 +103,10 @@ class Region(Settings):
         """Of a place as voxel the same region by the slices of a volume `(Z, H, W)` with `spacing` (nan: unknown)."""
         if self.center is None or not self.at_place:
             if self.extent is not None or self.slice:
-                raise InputError(f"{what}: expected a centre Z Y X for --extent or --slice, found none")
+                raise InputError(f"{what}: expected a centre Z Y X for --extent or --slice, found none", "conflict")
             return self
         if len(shape) != 3:
-            raise InputError(f"{what}: expected a volume for a centre Z Y X, found a 2D image")
+            raise InputError(f"{what}: expected a volume for a centre Z Y X, found a 2D image", "kind")
         z, *plane = (int(number) for number in self.center)
         _inside(z, z + 1, shape[0], "slices", what)
         between = spacing[0] if isfinite(spacing[0]) else 1.0
@@ -132,17 +132,16 @@ class Region(Settings):
         return (int(first) if first else None), (int(last) if last else None)
 
     def ranges(self, shape: tuple[int, ...], size: Size, what: str) -> tuple[Range, ...]:
-        """The part of a 2D image `(H, W)` or a volume `(Z, H, W)`, one range per axis; `what` names it in errors.
-
-        Rows and columns are at least `size` where the image is: a smaller box is widened around its middle.
-        """
+        """One range per axis of `shape`, (H, W) or (Z, H, W); `what` names it in errors. A box smaller than `size` is
+        widened."""
         slices = (self.slice_range(shape[0], what),) if len(shape) == 3 else ()
         if len(shape) == 2 and (self.slices or self._names_slices):
-            raise InputError(f"{what}: expected a volume for a choice of slices, found a 2D image")
+            raise InputError(f"{what}: expected a volume for a choice of slices, found a 2D image", "kind")
         if not self.pad and (shape[-2] < size[0] or shape[-1] < size[1]):
             raise InputError(
                 f"{what}: expected at least {size[0]}x{size[1]} pixels, the size of the network, found "
-                f"{shape[-2]}x{shape[-1]} (--pad puts zeros around it)"
+                f"{shape[-2]}x{shape[-1]} (--pad puts zeros around it)",
+                "shape",
             )
         return (*slices, *(self._plane_range(axis, shape[axis], size[axis], what) for axis in (-2, -1)))
 
@@ -177,6 +176,6 @@ class Region(Settings):
 def _inside(first: int, last: int, length: int, axis: str, what: str) -> Range:
     if not 0 <= first < last <= length:
         raise InputError(
-            f"{what}: expected a region inside its {length} {axis} (0 to {length}), found {first} to {last}"
+            f"{what}: expected a region inside its {length} {axis} (0 to {length}), found {first} to {last}", "place"
         )
     return first, last

@@ -21,10 +21,8 @@ class Representative(NamedTuple):
 
 
 def representatives(samples: np.ndarray, k: int = 3) -> list[Representative]:
-    """The k medoids of samples `(n, K, [Z,] H, W)` by 1 - IoU (averaged over targets), the most frequent first.
-
-    Fewer than k where fewer samples differ. A sample that is equally near to two goes to the one of lower index.
-    """
+    """The k medoids of samples `(n, K, [Z,] H, W)` by 1 - IoU (averaged over targets), the most frequent first; fewer
+    where fewer samples differ. Of two equally near, the one of lower index counts."""
     if k < 1:
         raise ValueError(f"k: expected at least 1 representative, found {k}")
     distance = iou_distance(samples)

@@ -37,10 +37,8 @@ def set_rng(seed: int, name: str) -> np.random.Generator:
 
 
 def _systematic(pool: np.ndarray, n: int, start: int) -> np.ndarray:
-    """Ordered by area, each n-th part of the pool from a random start in 0 ... P - 1, by floor((i P + start) / n).
-
-    Over all starts i P + start is each of 0 ... n P - 1 once, so each place comes n times of P: with probability n / P.
-    """
+    """One of each n-th part of the pool by area, from a random start in 0 ... P - 1: each place with probability n /
+    P."""
     area = pool.reshape(len(pool), -1).sum(1, dtype=np.int64)
     return np.argsort(area, kind="stable")[(np.arange(n) * len(pool) + start) // n]
 

@@ -37,7 +37,7 @@ class FromPool:
         """Refuse a pool that is smaller than the set chosen from it."""
         if self.drawn < self.samples:
             expected = f"at least {self.samples}, the masks to choose from it"
-            raise InputError(f"pool: expected {expected}, found {self.pool}")
+            raise InputError(f"pool: expected {expected}, found {self.pool}", "conflict")
 
 
 @dataclass(frozen=True)
@@ -92,9 +92,9 @@ class FindingOptions(schema.Settings):
 
     def check(self) -> None:
         if self.centers is not None and self.candidates is not None:
-            raise InputError("centers: expected no --candidates beside it, found both")
+            raise InputError("centers: expected no --candidates beside it, found both", "conflict")
         if self.centers is None and self.centers_unit != "voxel":
-            raise InputError("centers_unit: expected --centers beside it, found none")
+            raise InputError("centers_unit: expected --centers beside it, found none", "conflict")
 
 
 def option(place: str) -> str:

@@ -61,11 +61,8 @@ def sample_slices(
     callback: Callback | None = None,
     advance: Advance = lambda slices: None,
 ) -> None:
-    """Draw n masks of each slice, all of one shape, into its place.
-
-    The noise of a sample is seeded by (seed, the slice's key, its number) and nothing else; in a volume it follows that
-    of the slice before it.
-    """
+    """Draw n masks of each slice, all of one shape, into its place. Noise is seeded by (seed, the slice's key, the
+    sample's number) alone; in a volume it follows that of the slice before."""
     before: list[Along] | None = None
     for first in range(0, len(slices), batch_size):
         batch = slices[first : first + batch_size]
@@ -80,7 +77,7 @@ def sample_slices(
         except InputError:  # a method that cannot join tiles
             raise
         except ValueError as error:  # how a method reports what does not fit: channels, size, steps
-            raise InputError(f"the model cannot sample these images: {error}") from error
+            raise InputError(f"the model cannot sample these images: {error}", "unsupported") from error
         for one, masks in zip(batch, samples, strict=True):
             one.place[:] = centre(masks, one.place.shape[2:])
         advance(len(batch))
@@ -96,10 +93,8 @@ def sample_images(
     advance: Advance,
     callback: Callback | None,
 ) -> list[Drawn]:
-    """The samples drawn of the region of each image.
-
-    In a volume noise follows that of the slice before, from the first slice of the region on.
-    """
+    """The samples drawn of the region of each image; in a volume noise follows from the first slice of the region
+    on."""
     P = settings.drawn
     drawn: list[Drawn] = []
     by_shape: dict[tuple[int, ...], list[Slice]] = {}
@@ -128,7 +123,7 @@ def _empty(what: str, shape: tuple[int, ...]) -> np.ndarray:
         return np.zeros(shape, np.uint8)
     except (MemoryError, ValueError) as error:  # the latter where no machine could
         size = f"{np.prod(shape, dtype=float) / 2**30:,.0f} GiB for {shape[0]} masks"
-        raise InputError(f"{what}: expected {size}, found less memory (--samples, --pool)") from error
+        raise InputError(f"{what}: expected {size}, found less memory (--samples, --pool)", "limit") from error
 
 
 def _slices(image: Prepared, region: Drawn, size: Size, settings: SegmentSettings) -> list[Slice]:

@@ -118,7 +118,7 @@ def test_a_label_map_from_slicer(server, tmp_path):
     assert len(store) == 1  # the slice that is marked, of 12
     images, masks = store.read([0])
     np.testing.assert_array_equal(masks[:, 0, 0] == 1, images[:, 0] > 0.5)
-    assert "the same place in space" in put_labels(client, labels, step=4.0, nodule=1).json()["error"]
+    assert "mm apart from" in put_labels(client, labels, step=4.0, nodule=1).json()["error"]
     assert "40x50x11" in put_labels(client, labels[..., 1:], nodule=1).json()["error"]
     assert "the values [2]" in put_labels(client, labels * 2, nodule=1).json()["error"]
     assert put_labels(client, labels, image="none").status_code == 404

@@ -27,12 +27,12 @@ import numpy as np
 from annotated_types import Ge, Lt
 
 from berdiff.data.case import Case, Reading
-from berdiff.data.describe import expect
+from berdiff.data.csv_table import read_case_list
+from berdiff.data.describe import check, expect
 from berdiff.data.fitting import Fit, fit_image, fit_labels, fit_spacing
 from berdiff.data.input_spec import Intensity, Side
 from berdiff.data.intensity import to_unit
 from berdiff.data.sources.brats_layouts import SEQUENCES, FoundCase, find_cases
-from berdiff.data.sources.case_list import read_case_list
 from berdiff.data.split import split_patients
 from berdiff.schema import Settings
 from berdiff.targets.kinds import implied_kind
@@ -46,8 +46,8 @@ TARGETS = {  # each by its labels
 
 
 @dataclass(frozen=True)
-class Options(Settings):
-    """The paper's rules, each as an option."""
+class Rules(Settings):
+    """The paper's rules, each as an option, whatever the files are."""
 
     sequences: tuple[Sequence, ...] = SEQUENCES  # Which sequences become channels, in this order.
     bottom: Annotated[int, Ge(0)] = 80  # Axial slices to leave out at the bottom.
@@ -58,8 +58,6 @@ class Options(Settings):
     size: tuple[Side, Side] = (224, 224)  # Height and width of the prepared slices.
     fit: Fit = "resize"
     """How to get there: resize as in the paper (masks: nearest pixel), or crop the centre as public code does."""
-    tails: Annotated[float, Ge(0), Lt(50)] = 1.0
-    """Percent of the brain's intensities to clip at each end before scaling a scan to [0, 1]."""
     keep_empty: Literal["all", "train", "none"] = "all"
     """Slices without tumour: keep all, only those for training (as in the paper, most likely), or none."""
     split: Literal["own", "paper"] = "own"
@@ -71,17 +69,31 @@ class Options(Settings):
 
     def check(self) -> None:
         different = self.sequences and len(set(self.sequences)) == len(self.sequences)
-        expect(different, "sequences", "one or more different ones", " ".join(self.sequences))
+        expect(different, "sequences", "one or more different ones", " ".join(self.sequences), "name")
+
+
+@dataclass(frozen=True)
+class Options(Rules):
+    """The paper's rules, each as an option."""
+
+    tails: Annotated[float, Ge(0), Lt(50)] = 1.0
+    """Percent of the brain's intensities to clip at each end before scaling a scan to [0, 1]."""
 
 
 def read(path: str | Path, options: Options) -> Reading:
     """Open a BraTS folder of any of the three layouts."""
     root = Path(path)
     found, notes = find_cases(root, options.sequences)
-    listed = patients_and_splits(found, options)
     total = sum(len(_kept(case, options)) for case in found)
-    expect(total, root, f"slices between the bottom {options.bottom} and the top {options.top}")
-    intensity = Intensity("brain", tails=options.tails)
+    return reading_of(found, Intensity("brain", tails=options.tails), total, notes, root, options)
+
+
+def reading_of(
+    found: list[FoundCase], intensity: Intensity, total: int, notes: list[str], root: Path, options: Rules
+) -> Reading:
+    """The reading of cases in any layout; `total` counts their slices that are kept."""
+    listed = _patients_and_splits(found, options)
+    check(total, f"{root}: no slices between --bottom {options.bottom} and --top {options.top}", "missing")
     return Reading(
         channels=options.sequences,
         targets=tuple(TARGETS[options.targets]),
@@ -92,12 +104,12 @@ def read(path: str | Path, options: Options) -> Reading:
         dtype="float32",
         modality="mr",
         total=total if options.keep_empty == "all" else None,
-        cases=(one for case in found for one in cases_of(case, *listed[case.name], intensity, options)),
+        cases=(one for case in found for one in _cases_of(case, *listed[case.name], intensity, options)),
         notes=(*notes, f"slices without tumour kept: {options.keep_empty}"),
     )
 
 
-def patients_and_splits(found: list[FoundCase], options: Options) -> dict[str, tuple[str, str]]:
+def _patients_and_splits(found: list[FoundCase], options: Rules) -> dict[str, tuple[str, str]]:
     """Patient and split of every case."""
     listed = {case.name: (case.patient, case.split) for case in found}
     if options.table is not None:
@@ -105,18 +117,18 @@ def patients_and_splits(found: list[FoundCase], options: Options) -> dict[str, t
     if options.split == "paper":
         splits = split_patients((patient for patient, _ in listed.values()), seed=0, val=0.0, test=0.1)
         listed = {name: (patient, splits[patient]) for name, (patient, _) in listed.items()}
-    ways = "(--split paper, a --table with splits, or folders called training and testing)"
     known = options.keep_empty != "train" or all(split for _, split in listed.values())
-    expect(known, "--keep-empty train", f"a split to go by {ways}")
+    ways = "--split paper, a --table with splits, or folders called training and testing"
+    check(known, f"--keep-empty train needs a split: {ways}", "conflict")
     return listed
 
 
-def _kept(case: FoundCase, options: Options) -> list[int]:
+def _kept(case: FoundCase, options: Rules) -> list[int]:
     """Places of the slices to keep, in the case's own list of slices."""
     return [place for place, number in enumerate(case.numbers) if options.bottom <= number < case.depth - options.top]
 
 
-def cases_of(case: FoundCase, patient: str, split: str, intensity: Intensity, options: Options) -> Iterator[Case]:
+def _cases_of(case: FoundCase, patient: str, split: str, intensity: Intensity, options: Rules) -> Iterator[Case]:
     """The slices of one scan."""
     kept = _kept(case, options)
     if not kept:

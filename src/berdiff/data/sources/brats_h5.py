@@ -14,29 +14,25 @@ What the files do not say, and what is done here:
 
 import re
 from collections import defaultdict
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Literal
 
 import h5py
 import numpy as np
-from annotated_types import Ge
 
 from berdiff.data.case import Reading
 from berdiff.data.csv_table import read_csv
-from berdiff.data.describe import expect
-from berdiff.data.fitting import Fit
+from berdiff.data.describe import check, expect
 from berdiff.data.images import binary
-from berdiff.data.input_spec import Intensity, Side
+from berdiff.data.input_spec import Intensity
 from berdiff.data.limits import check_size
 from berdiff.data.numbers import finite
 from berdiff.data.paths import add_once, expect_folder, files_under
 from berdiff.data.sources import brats
 from berdiff.data.sources.brats_layouts import ENHANCING, GRID_DEPTH, SEQUENCES, FoundCase, Scan
 from berdiff.data.sources.hdf5_file import named_dataset, open_hdf5, rows_of
-from berdiff.schema import Settings
-from berdiff.targets.kinds import implied_kind
 from berdiff.targets.targets import Targets
 
 _FILE = re.compile(r"volume_(?P<volume>\d+)_slice_(?P<number>\d+)\.h5")
@@ -46,63 +42,28 @@ CODES = {"labels": (0, 1, 2, ENHANCING), "regions": (0, 2, 1, ENHANCING)}  # of 
 
 
 @dataclass(frozen=True)
-class Options(Settings):
+class Options(brats.Rules):
     """The paper's rules, each as an option."""
 
-    sequences: tuple[brats.Sequence, ...] = SEQUENCES  # Which sequences become channels, in this order.
     order: tuple[brats.Sequence, ...] = ("flair", "t1", "t1ce", "t2")  # The sequences of the files, in their order.
     masks: Literal["labels", "regions"] = "labels"
     """What the channels of a mask are: necrotic core, edema, enhancing tumour, one per pixel; or whole tumour, tumour
     core, enhancing tumour, each inside the one before it."""
-    bottom: Annotated[int, Ge(0)] = 80  # Axial slices to leave out at the bottom.
-    top: Annotated[int, Ge(0)] = 26  # Axial slices to leave out at the top.
-    targets: Literal["whole", "regions", "labels"] = "whole"
-    """The whole tumour; or the regions of the challenge, whole tumour, tumour core in it, enhancing tumour in that; or
-    the labels apart: necrotic core, edema, enhancing tumour."""
-    size: tuple[Side, Side] = (224, 224)  # Height and width of the prepared slices.
-    fit: Fit = "resize"
-    """How to get there: resize as in the paper (masks: nearest pixel), or crop the centre as public code does."""
-    keep_empty: Literal["all", "train", "none"] = "all"
-    """Slices without tumour: keep all, only those for training (as in the paper, most likely), or none."""
-    split: Literal["own", "paper"] = "own"
-    """The split that --table brings, if any; or one of the paper's sizes, a tenth of the patients for test."""
-    table: Path | None = None
-    """A CSV file with the columns case (such as volume_41), patient and perhaps split. Without it, each volume is a
-    patient."""
 
     def check(self) -> None:
-        self.rules().check()
+        super().check()
         complete = sorted(self.order) == sorted(SEQUENCES)
         expect(complete, "order", f"each of {', '.join(SEQUENCES)} once", " ".join(self.order))
-
-    def rules(self) -> brats.Options:
-        """The same for the source `brats`."""
-        shared = {field.name for field in fields(brats.Options)} & {field.name for field in fields(self)}
-        same: dict[str, Any] = {name: getattr(self, name) for name in shared}
-        return brats.Options(**same)
 
 
 def read(path: str | Path, options: Options) -> Reading:
     """Open a folder of slices, which may lie at any depth: names are checked here, headers and pixels as they come."""
-    root, rules = Path(path), options.rules()
+    root = Path(path)
     volumes, notes = _find(root, options)
     size = _size(next(iter(volumes.values())))
     found = [_case(root, volume, slices, size, options) for volume, slices in volumes.items()]
-    listed = brats.patients_and_splits(found, rules)
-    intensity = Intensity("minmax", field=max(size))
-    return Reading(
-        channels=options.sequences,
-        targets=tuple(brats.TARGETS[options.targets]),
-        kind=implied_kind(brats.TARGETS[options.targets]),
-        intensity=intensity,
-        raters=1,
-        size=options.size,
-        dtype="float32",
-        modality="mr",
-        total=sum(map(len, volumes.values())) if options.keep_empty == "all" else None,
-        cases=(one for case in found for one in brats.cases_of(case, *listed[case.name], intensity, rules)),
-        notes=(*notes, f"slices without tumour kept: {options.keep_empty}"),
-    )
+    total = sum(map(len, volumes.values()))
+    return brats.reading_of(found, Intensity("minmax", field=max(size)), total, notes, root, options)
 
 
 def _find(root: Path, options: Options) -> tuple[dict[int, Slices], list[str]]:
@@ -126,7 +87,7 @@ def _find(root: Path, options: Options) -> tuple[dict[int, Slices], list[str]]:
             missing = sorted(numbers.get(volume, set()).intersection(kept) - set(slices))
             expected = f"every slice that it lists of volume {volume} (or no such table)"
             named = [f"volume_{volume}_slice_{number}.h5" for number in missing]
-            expect(not missing, table, expected, f"no {', '.join(named[:3])}")
+            expect(not missing, table, expected, f"no {', '.join(named[:3])}", "missing")
     volumes = {volume: slices for volume, slices in volumes.items() if slices}
     expect(volumes, root, f"slices between the bottom {options.bottom} and the top {options.top}")
     absent = len(set().union(*listed.values()) - set(files))
@@ -168,7 +129,7 @@ def _labels(mask: np.ndarray, path: Path, options: Options) -> np.ndarray:
     """(3, H, W) of 0 and 1 -> (H, W) of BraTS' labels."""
     channels = Targets(tuple(brats.TARGETS[options.masks]), "exclusive" if options.masks == "labels" else "nested")
     wrong = channels.violation(mask[None])
-    expect(not wrong, path, f"{channels.kind} channels ({channels.rule}) for --masks {options.masks}", wrong)
+    check(not wrong, f"{path}: {wrong}, which --masks {options.masks} does not allow", "conflict")
     values = np.arange(1, 4, dtype=np.uint8)[:, None, None]  # innermost wins
     return np.array(CODES[options.masks], np.uint8)[(mask * values).max(0)]
 
@@ -180,7 +141,7 @@ def _size(slices: Slices) -> tuple[int, int]:
         dataset = named_dataset(file, "image", path)
         shape = dataset.shape
         height, width, channels = shape if dataset.ndim == 3 else (0, 0, 0)
-    expect(channels == 4 and height * width, f"{path}: image", "(H, W, 4)", shape)
+    expect(channels == 4 and height * width, f"{path}: image", "(H, W, 4)", shape, "shape")
     check_size(path, shape, 4)
     return height, width
 
@@ -189,5 +150,5 @@ def _read(file: h5py.File, path: Path, name: str, shape: tuple[int, ...], kinds:
     """A dataset, once its header is as expected."""
     dataset = named_dataset(file, name, path)
     fits, found = dataset.shape == shape and dataset.dtype.kind in kinds, f"{dataset.shape} of {dataset.dtype}"
-    expect(fits, f"{path}: {name}", f"{shape} of {'floats' if kinds == 'f' else 'integers'}", found)
+    expect(fits, f"{path}: {name}", f"{shape} of {'floats' if kinds == 'f' else 'integers'}", found, "shape")
     return rows_of(dataset, f"{path}: {name}")

@@ -21,7 +21,7 @@ import numpy as np
 
 from berdiff import schema
 from berdiff.data import volumes
-from berdiff.data.describe import by, expect, some_values
+from berdiff.data.describe import by, check, expect, some_values
 from berdiff.data.image import check_same_place
 from berdiff.data.paths import SPLIT_FOLDERS, add_once, exists, expect_file, expect_folder, files_under, inside
 from berdiff.data.reading import stem
@@ -111,7 +111,7 @@ def _load_slices(slices: list[dict[str, Path]], enhancing: int, sequences: tuple
         expected = (labels or planes)[0].shape
         for sequence, plane in zip((*sequences, "seg"), (*planes, seg), strict=True):
             like = f"{by(expected)} like the case's other slices"
-            expect(plane.shape == expected, files[sequence], like, by(plane.shape))
+            expect(plane.shape == expected, files[sequence], like, by(plane.shape), "shape")
         images.append(np.stack(planes).astype(np.float32))
         labels.append(seg)
     # an exported picture carries no spacing to trust: BraTS has 1 mm in every direction
@@ -139,7 +139,7 @@ def find_cases(root: Path, sequences: tuple[str, ...]) -> tuple[list[FoundCase],
     names = "(CASE_t1.nii.gz, ..., CASE_seg.nii.gz, or CASE-t1n.nii.gz, 2D slices of them, or Decathlon's imagesTr)"
     expect(found, root, f"BraTS cases {names}")
     whole = {number == WHOLE for _, number in found}
-    expect(len(whole) == 1, root, "whole volumes or 2D slices", "both (give one of the folders)")
+    check(len(whole) == 1, f"{root}: both whole volumes and 2D slices; give one of the folders", "conflict")
     splits, notes = _labelled(root, found, sequences)
     segs = (found[key]["seg"] for key in sorted(splits))
     label_maps = (volumes.read_volume(seg).values[0] if whole == {True} else volumes.read_plane(seg) for seg in segs)
@@ -164,7 +164,7 @@ def _cases(root: Path, found: Found, splits: dict[tuple[str, int], str], enhanci
         seg, split = slices[first]["seg"], splits[name, first]
         for number, files in slices.items():
             other = splits[name, number]
-            expect(other == split, files["seg"], f"the patient {name} in one split", f"it in {split} and {other}")
+            check(other == split, f"{files['seg']}: patient {name} is in {split} and in {other}", "conflict")
         if first == WHOLE:
             shape = volumes.shape_of(seg)
             for path in slices[WHOLE].values():
@@ -185,11 +185,11 @@ def _labelled(root: Path, found: Found, sequences: tuple[str, ...]) -> tuple[dic
     left_out = Counter(top for key, top in tops.items() if splits[key] not in labelled)
     notes = [f"{top}/ has no seg files: {count} slices or cases left out" for top, count in left_out.items()]
     splits = {key: split for key, split in splits.items() if split in labelled}
-    expect(splits, root, "cases with seg files", "none that have one")
+    check(splits, f"{root}: no case has a seg file", "missing")
     for files in (found[key] for key in splits):
         some = next(iter(files.values()))
         for part in (*sequences, "seg"):
-            expect(part in files, some.parent, f"a {part} file beside {some.name}", f"only {', '.join(files)}")
+            check(part in files, f"{some.parent}: no {part} file beside {some.name}", "missing")
     # one folder called `training` is no split: the store makes one
     several = len(set(splits.values()) - {""}) > 1
     return {key: split if several else "" for key, split in splits.items()}, notes
@@ -207,9 +207,9 @@ def _decathlon(root: Path) -> list[FoundCase]:
         if not image.name.endswith(volumes.SUFFIXES):
             continue
         labels = inside(root, root / "labelsTr" / image.name)
-        expect(labels.is_file(), labels, f"the labels of imagesTr/{image.name}", "no such file")
+        expect(labels.is_file(), labels, f"the labels of imagesTr/{image.name}", "no such file", "missing")
         channels, *shape = volumes.shape_of(image, ndim=4)
-        expect(channels == len(DECATHLON_CHANNELS), image, "the 4 channels FLAIR, T1w, T1gd, T2w", channels)
+        expect(channels == len(DECATHLON_CHANNELS), image, "the 4 channels FLAIR, T1w, T1gd, T2w", channels, "shape")
         _check_shape(labels, tuple(shape))
         source, load = image.relative_to(root).as_posix(), partial(_load_decathlon, image, labels)
         cases.append(FoundCase(stem(image), "", source, range(shape[0]), shape[0], load))
@@ -219,4 +219,4 @@ def _decathlon(root: Path) -> list[FoundCase]:
 
 def _check_shape(path: Path, expected: tuple[int, ...]) -> None:
     found = volumes.shape_of(path)
-    expect(found == expected, path, f"{by(expected)} slices, rows, columns like the case's other files", by(found))
+    expect(found == expected, path, f"{by(expected)} slices, rows, columns as in its other files", by(found), "shape")

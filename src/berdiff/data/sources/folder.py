@@ -38,7 +38,8 @@ from annotated_types import Ge, Lt
 
 from berdiff.data.apply import at_spacing, resample, resample_masks
 from berdiff.data.case import Case, Reading
-from berdiff.data.describe import by, expect, refusing, some_values
+from berdiff.data.csv_table import read_case_list
+from berdiff.data.describe import by, check, expect, refusing, some_values
 from berdiff.data.dicom import is_dicom, read_header
 from berdiff.data.fitting import Fit, fit_image, fit_labels, fit_spacing
 from berdiff.data.image import Grid, Image, check_same_place
@@ -46,7 +47,6 @@ from berdiff.data.input_spec import Intensity, Kind, Millimetres, Modality, Side
 from berdiff.data.intensity import to_unit
 from berdiff.data.paths import expect_folder, files_under
 from berdiff.data.reading import Outline, kind_of, outline, read_image, read_labels
-from berdiff.data.sources.case_list import read_case_list
 from berdiff.data.sources.folder_names import NOTES, ONLY, FoundCase, find_cases
 from berdiff.schema import Settings
 from berdiff.targets.kinds import TargetValues, implied_kind, label_values
@@ -56,30 +56,16 @@ OWN_PATIENT = "each case counts as a patient of its own, as neither --patient no
 
 
 @dataclass(frozen=True)
-class Options(Settings):
-    """How the folder is laid out, and what to make of it."""
+class CaseOptions(Settings):
+    """What to make of images and masks, however they are called."""
 
-    images: str = "images"  # Folder of the images, inside the source folder.
-    masks: str = "masks"  # Folder of the masks, inside the source folder.
-    image_name: str = "{case}"
-    """How images are called, without suffix: {case}, and {channel} if each channel is a file."""
-    mask_name: str | None = None
-    """How masks are called, without suffix, of {case}, {rater}, {target}. Without it, the usual names are tried."""
     patient: str | None = None
     """A regular expression that finds the patient in a case's name: its first group, or else all it matches."""
     table: Path | None = None  # A CSV file with the columns case, patient and perhaps split.
-    foreground: tuple[int, ...] = ()
-    """The values that mean foreground in a mask. Without it, a mask may hold 0 and one other value."""
-    labels: tuple[str, ...] = ()
-    """Targets by their value or values in one mask, such as liver=1 tumour=2, or wt=1,2,4 tc=1,4 et=4."""
-    targets: tuple[str, ...] = ()
-    """Where the files' names hold targets: all of them in the order that is wanted, nested ones outermost first."""
     kind: Kind | None = None
     """How targets may lie: anyhow (independent), each inside the one before it (nested), at most one per pixel
-    (exclusive). Without it, --labels decide; targets in files of their own are independent."""
-    threshold: float | None = None  # What is above it is foreground, for masks that were saved lossily (JPG: 127).
-    missing_raters: bool = False  # Let a case have fewer raters than others.
-    drop_empty: bool = False  # Leave out slices that no rater marked.
+    (exclusive). Without it, the values of the labels decide; targets in files of their own are independent."""
+    drop_empty: bool = False  # Leave out slices without any target.
     size: tuple[Side, Side] | None = None
     """Height and width of the prepared slices. Without it, all must have one size."""
     fit: Fit = "crop"
@@ -88,7 +74,6 @@ class Options(Settings):
     spacing: tuple[Millimetres, Millimetres] | None = None
     """Resample to so many mm per row and column, where the files state their own; models that are trained on it
     resample what they segment. Without it, pixels are taken as they come."""
-    grey: bool = False  # Turn colour images to grey.
     window: tuple[float, float] | None = None  # The values that become 0 and 1, such as Hounsfield units -1000 400.
     scale: Literal["auto", "dtype", "percentiles"] = "auto"
     """Without a window: by the range of the 8- or 16-bit type, or by each image's or volume's percentiles. Auto
@@ -99,12 +84,33 @@ class Options(Settings):
         rises = self.window is None or self.window[0] < self.window[1]
         expect(rises, "window", "a lower and a higher value", self.window)
         one_rule = self.window is None or self.scale == "auto"
-        expect(one_rule, "window", "no --scale beside it", f"--scale {self.scale}")
-        expect(self.spacing is None or self.size is not None, "spacing", "a --size beside it")
-        expect(self.patient is None or self.table is None, "patient", "no --table beside it", "both")
+        expect(one_rule, "window", "no --scale beside it", f"--scale {self.scale}", "conflict")
+        expect(self.spacing is None or self.size is not None, "spacing", "a --size beside it", code="conflict")
+        expect(self.patient is None or self.table is None, "patient", "no --table beside it", "both", "conflict")
 
     def intensity(self) -> Intensity:
         return Intensity("window" if self.window else self.scale, self.window, self.tails)
+
+
+@dataclass(frozen=True)
+class Options(CaseOptions):
+    """How the folder is laid out, and what to make of it."""
+
+    images: str = "images"  # Folder of the images, inside the source folder.
+    masks: str = "masks"  # Folder of the masks, inside the source folder.
+    image_name: str = "{case}"
+    """How images are called, without suffix: {case}, and {channel} if each channel is a file."""
+    mask_name: str | None = None
+    """How masks are called, without suffix, of {case}, {rater}, {target}. Without it, the usual names are tried."""
+    foreground: tuple[int, ...] = ()
+    """The values that mean foreground in a mask. Without it, a mask may hold 0 and one other value."""
+    labels: tuple[str, ...] = ()
+    """Targets by their value or values in one mask, such as liver=1 tumour=2, or wt=1,2,4 tc=1,4 et=4."""
+    targets: tuple[str, ...] = ()
+    """Where the files' names hold targets: all of them in the order that is wanted, nested ones outermost first."""
+    threshold: float | None = None  # What is above it is foreground, for masks that were saved lossily (JPG: 127).
+    missing_raters: bool = False  # Let a case have fewer raters than others.
+    grey: bool = False  # Turn colour images to grey.
 
 
 def read(path: str | Path, options: Options) -> Reading:
@@ -161,7 +167,7 @@ def _modality(path: Path, options: Options) -> Modality:
 def _target_values(options: Options) -> TargetValues:
     """By --foreground, --labels or --threshold, of which there may be one; no values: 0 and any one other."""
     given = bool(options.foreground) + bool(options.labels) + (options.threshold is not None)
-    expect(given <= 1, "--foreground, --labels, --threshold", "one of them at most", "several")
+    expect(given <= 1, "--foreground, --labels, --threshold", "one of them at most", "several", "conflict")
     expect(0 not in options.foreground, "--foreground", "values other than 0, which is background", "0")
     return label_values(options.labels) or {ONLY: options.foreground}
 
@@ -170,18 +176,18 @@ def _targets(found: list[FoundCase], options: Options) -> list[str]:
     """Those in the files' names, by name or as --targets orders them."""
     targets = sorted({target for case in found for files in case.masks.values() for target in files})
     in_one_file = not options.labels or targets == [ONLY]
-    expect(in_one_file, "--labels", "masks with all targets in one file", "targets in the files' names too")
+    expect(in_one_file, "--labels", "masks with all targets in one file", "targets in the files' names too", "conflict")
     if not options.targets:
         return targets
     wanted = f"each of {', '.join(targets)} once"
-    expect(sorted(options.targets) == targets, "--targets", wanted, ", ".join(options.targets))
+    expect(sorted(options.targets) == targets, "--targets", wanted, ", ".join(options.targets), "name")
     return list(options.targets)
 
 
 def _with_patients(found: list[FoundCase], options: Options) -> list[FoundCase]:
     """Every case with its patient, and with the split that --table holds, if any."""
     listed = read_case_list(options.table, {case.name for case in found}) if options.table else {}
-    with refusing((re.error,), "--patient", "a regular expression", f"{options.patient!r}"):
+    with refusing((re.error,), "--patient", "a regular expression", f"{options.patient!r}", "value"):
         pattern = re.compile(options.patient or "[^/]+")  # else the first folder, or the case itself
     cases = []
     for case in found:
@@ -198,10 +204,10 @@ def _check_complete(found: list[FoundCase], raters: list[str], targets: list[str
     for case in found:
         which = f"for the case {case.name!r}"
         expected, shown = (", ".join(sorted(one.images)) for one in (found[0], case))
-        expect(expected == shown, case.image, f"the channels {expected} {which}", shown)
+        expect(expected == shown, case.image, f"the channels {expected} {which}", shown, "missing")
         for rater in raters:
             allowed = rater in case.masks or options.missing_raters
-            expect(allowed, case.image, f"a mask of the rater {rater!r} {which}", "none (--missing-raters allows it)")
+            check(allowed, f"{case.image}: no mask of the rater {rater!r} {which} (see --missing-raters)", "missing")
             for target in targets if rater in case.masks else ():
                 wanted = f"a mask of the target {target!r} by the rater {rater!r} {which}"
                 expect(target in case.masks[rater], case.image, wanted)
@@ -215,16 +221,16 @@ def _outlines(found: list[FoundCase], options: Options) -> list[Outline]:
         whole = parts[0]
         for path, part in zip(case.images.values(), parts, strict=True):
             same = (part.slices, part.size) == (whole.slices, whole.size)
-            expect(same, path, f"{by(whole.size)} pixels like the case's other channels", by(part.size))
+            expect(same, path, f"{by(whole.size)} pixels like the case's other channels", by(part.size), "shape")
             grey = options.grey or len(parts) == 1 or part.channels == 1
-            expect(grey, path, "a grey image where each channel is a file", "colour (see --grey)")
+            expect(grey, path, "a grey image where each channel is a file", "colour (see --grey)", "kind")
         channels = 1 if options.grey else whole.channels
         outlines.append(replace(whole, channels=channels, eight_bit=all(part.eight_bit for part in parts)))
         first, like = outlines[0], "like the first image"
         fits = options.size is not None or whole.size == first.size
-        expect(fits, case.image, f"{by(first.size)} pixels {like}", f"{by(whole.size)} (see --size)")
+        expect(fits, case.image, f"{by(first.size)} pixels {like}", f"{by(whole.size)} (see --size)", "shape")
         fits = channels == first.channels
-        expect(fits, case.image, f"{first.channels} channel(s) {like}", f"{channels} (see --grey)")
+        expect(fits, case.image, f"{first.channels} channel(s) {like}", f"{channels} (see --grey)", "shape")
     return outlines
 
 
@@ -233,7 +239,7 @@ def _annotated(case: FoundCase, outline: Outline) -> dict[int, list[int]]:
     every, raters = range(outline.slices or 1), sorted(case.masks)
     for rater, slices in case.looked_at.items():
         fits = slices <= set(every)
-        expect(fits, case.image, f"notes of {rater!r} on the slices 0 to {every[-1]}", some_values(np.array([*slices])))
+        check(fits, f"{case.image}: notes of {rater!r} on slices beyond 0 to {every[-1]}", "place")
     looked = {z: [r for r, rater in enumerate(raters) if z in case.looked_at.get(rater, every)] for z in every}
     return {z: who for z, who in looked.items() if who}
 
@@ -264,7 +270,7 @@ def _cases(
     grid = first.grid
     if options.spacing is not None:
         known = np.isfinite(grid.spacing[-2:]).all()
-        expect(known, paths[0], "an image that states its spacing, for --spacing", "none")
+        expect(known, paths[0], "an image that states its spacing, for --spacing", "none", "missing")
         if (other := at_spacing(grid, options.spacing)) is not None:
             image, masks, grid = resample(image, grid, other), _masks_at(masks, grid, other, kind), other
     height, width = masks.shape[3:]
@@ -309,6 +315,6 @@ def _values(file: Image, path: Path, eight_bit: bool, options: Options) -> np.nd
     if eight_bit:
         return values
     fits = options.scale != "dtype" or kind in (np.uint8, np.uint16)
-    expect(fits, path, "unsigned 8- or 16-bit values for --scale dtype", kind)
+    expect(fits, path, "unsigned 8- or 16-bit values for --scale dtype", kind, "kind")
     rule, planar, stack = options.intensity(), file.grid.planar, file.stack
     return to_unit(values, rule, str(path), planar=planar, stack=stack, colour=True, forced=True)

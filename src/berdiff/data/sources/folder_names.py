@@ -43,7 +43,7 @@ def template(text: str, fields: tuple[str, ...], option: str) -> re.Pattern[str]
     names = pieces[1::2]
     known = ", ".join(f"{{{field}}}" for field in fields)
     right = "case" in names and len(set(names)) == len(names) and set(names) <= set(fields)
-    expect(right, option, f"a name made of {known}, each at most once and {{case}} in it", f"{text!r}")
+    expect(right, option, f"a name made of {known}, each at most once and {{case}} in it", f"{text!r}", "name")
     pieces[::2] = map(re.escape, pieces[::2])
     pieces[1::2] = (f"(?P<{name}>{'.+' if name == 'case' else '[^/]+'})" for name in names)
     return re.compile("".join(pieces))
@@ -59,7 +59,7 @@ def find_cases(root: Path, images: str, masks: str, image_name: str, mask_name: 
     for folder, split in folders.items():
         for name, case in _find(inside(root, folder), images, masks, image_name, mask_name).items():
             other = found.get(name, case)
-            expect(other is case, case.image, "each case once", f"{name!r} also as {other.image}")
+            expect(other is case, case.image, "each case once", f"{name!r} also as {other.image}", "name")
             # one folder called `train` is no split: the store makes one
             found[name] = replace(case, split=split if len(folders) > 1 else "")
     return [found[name] for name in sorted(found)]
@@ -77,7 +77,7 @@ def _find(root: Path, images: str, masks: str, image_name: str, mask_name: str |
     for key, path in image_files.items():
         match = pattern.fullmatch(key)
         if match is None:
-            raise InputError(f"{path}: expected an image called {image_name} (--image-name), found {key!r}")
+            raise InputError(f"{path}: expected an image called {image_name} (--image-name), found {key!r}", "name")
         case = found.setdefault(match["case"], FoundCase(match["case"], {}, defaultdict(dict), {}))
         case.images[match.groupdict().get("channel", "")] = path
     expect(found, root / images, f"images ({', '.join(SUFFIXES)})")
@@ -136,4 +136,4 @@ def _explain(files: dict[str, Path], mask_name: str | None, cases: Collection[st
             return matches
         best = max(best, matches, key=len)
     odd = next(path for key, path in files.items() if key not in best)
-    raise InputError(f"{odd}: expected a mask called {' or '.join(names)} after an image, found one that fits no image")
+    raise InputError(f"{odd}: expected a mask called as its image is, {' or '.join(names)}", "name")

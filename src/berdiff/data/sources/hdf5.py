@@ -70,7 +70,7 @@ class Options(LayoutOptions):
     def check(self) -> None:
         super().check()
         one_rule = self.window is None or self.scale == "auto"
-        expect(one_rule, "window", "no --scale beside it", f"--scale {self.scale}")
+        expect(one_rule, "window", "no --scale beside it", f"--scale {self.scale}", "conflict")
         self.intensity((1, 1)).check()
 
     def intensity(self, size: tuple[int, ...]) -> Intensity:
@@ -86,15 +86,15 @@ def read(path: Path, options: Options) -> Reading:
     with decoding(path, "a whole HDF5 file"):
         groups = find_groups(file, options)
     layouts = {f"{group.dtype} {group.shape}" for group in groups}
-    expect(len(layouts) == 1, path, "images of one type and size in all groups", " and ".join(sorted(layouts)))
+    expect(len(layouts) == 1, path, "images of one type and size in all groups", " and ".join(sorted(layouts)), "shape")
     (channels, *size), dtype = groups[0].shape, groups[0].dtype
     names = options.channels or (("image",) if channels == 1 else tuple(f"channel{i}" for i in range(channels)))
-    expect(len(set(names)) == channels, "--channels", f"{channels} different names", " ".join(names))
+    expect(len(set(names)) == channels, "--channels", f"{channels} different names", " ".join(names), "name")
     intensity = options.intensity((size[0], size[1]))
     by_type = intensity.rule != "dtype" or dtype in (np.uint8, np.uint16)
-    expect(by_type, f"{path}: {options.images}", "unsigned 8- or 16-bit values for --scale dtype", dtype)
+    expect(by_type, f"{path}: {options.images}", "unsigned 8- or 16-bit values for --scale dtype", dtype, "kind")
     scalable = not options.scaled or dtype == np.uint8 or dtype.kind == "f"
-    expect(scalable, f"{path}: {options.images}", "8-bit values, or floats in [0, 1], for --scaled", dtype)
+    expect(scalable, f"{path}: {options.images}", "8-bit values, or floats in [0, 1], for --scaled", dtype, "kind")
     eight_bit = dtype == np.uint8 and (options.scaled or intensity.rule in ("auto", "dtype"))
     rule = None if options.scaled or eight_bit else intensity
     return Reading(
@@ -140,7 +140,7 @@ def _values(image: np.ndarray, rule: Intensity | None, where: str) -> np.ndarray
 def _masks(labels: np.ndarray, row: Row, values: TargetValues, where: str) -> np.ndarray:
     """(channels, H, W) labels -> (R, K, H, W) uint8 of 0 and 1; other values than declared are refused."""
     beyond = f"zeros in the channels after its {row.count} raters"
-    expect(not labels[row.count :].any(), where, beyond, "more masks there")
+    expect(not labels[row.count :].any(), where, beyond, "more masks", "conflict")
     labels = labels[row.raters]
     if not values:
         return binary(labels, where)[:, None]

@@ -26,7 +26,7 @@ def open_hdf5(path: Path) -> h5py.File:
 def find(file: h5py.File, name: str, path: Path, links: int = 0) -> Found:
     """What is called so, or None. Every step of the way is looked at before it is taken: h5py alone would open the
     file that an external link names, be it a FIFO or on another machine."""
-    expect(links <= MAX_LINKS, f"{path}: {name}", "data in this file", "links in a circle")
+    expect(links <= MAX_LINKS, f"{path}: {name}", "data in this file", "links in a circle", "place")
     place: h5py.Group = file  # its root
     parts = [part for part in name.split("/") if part not in ("", ".")]
     for number, part in enumerate(parts):
@@ -34,7 +34,7 @@ def find(file: h5py.File, name: str, path: Path, links: int = 0) -> Found:
         if link is None:
             return None
         if isinstance(link, h5py.ExternalLink):
-            raise InputError(f"{path}: {name}: expected data in this file, found a link to {link.filename}")
+            raise InputError(f"{path}: {name}: expected data in this file, found a link to {link.filename}", "place")
         if isinstance(link, h5py.SoftLink):
             start = "" if link.path.startswith("/") else f"{place.name}/"
             return find(file, "/".join([f"{start}{link.path}", *parts[number + 1 :]]), path, links + 1)
@@ -52,12 +52,12 @@ def named_dataset(file: h5py.File, name: str, path: Path) -> h5py.Dataset:
     with decoding(f"{path}: {name}", "a dataset", "a damaged one"):
         found = find(file, name, path)
         if not isinstance(found, h5py.Dataset):
-            raise InputError(f"{path}: expected a dataset {name}, found {'none' if found is None else 'a group'}")
+            raise InputError(f"{path}: {name} is {'missing' if found is None else 'a group, no dataset'}", "missing")
         here = not found.external and not found.is_virtual
-        expect(here, f"{path}: {name}", "data in this file", "it kept in another one")
-        expect(found.shape is not None, f"{path}: {name}", "an array", "an empty dataset")
+        expect(here, f"{path}: {name}", "data in this file", "external storage", "place")
+        expect(found.shape is not None, f"{path}: {name}", "an array", "an empty dataset", "kind")
         length = found.shape[0] if found.shape else 1
-        expect(length <= MAX_IMAGES, f"{path}: {name}", f"at most {MAX_IMAGES} images", length)
+        expect(length <= MAX_IMAGES, f"{path}: {name}", f"at most {MAX_IMAGES} images", length, "limit")
         check_size(f"{path}: {name}", found.shape[1:], found.dtype.itemsize)
         if found.chunks:
             check_size(f"{path}: {name}, a chunk", found.chunks, found.dtype.itemsize)
@@ -73,5 +73,5 @@ def rows_of(dataset: h5py.Dataset, where: object, rows: slice = slice(None)) -> 
     """The values of some rows."""
     count = len(range(*rows.indices(len(dataset))))
     check_bytes(where, count * prod(dataset.shape[1:]) * dataset.dtype.itemsize)
-    with decoding(where, "whole data", "it damaged"):
+    with decoding(where, "whole data", "damaged data"):
         return dataset[rows]

@@ -13,7 +13,6 @@ import numpy as np
 from berdiff.data.case import SPLITS
 from berdiff.data.describe import expect
 from berdiff.data.sources.hdf5_file import find, named_dataset, rows_of, rows_per_block
-from berdiff.data.sources.hdf5_raters import rater_channels
 from berdiff.schema import Settings
 
 MAX_TEXT = 4096  # bytes of one uid, or of the names of one image's raters
@@ -46,7 +45,7 @@ class LayoutOptions(Settings):
 
     def check(self) -> None:
         expect(self.raters or not self.rater_names, "rater_names", "--raters beside it, the names to read")
-        expect(len(set(self.raters)) == len(self.raters), "raters", "each once", " ".join(self.raters))
+        expect(len(set(self.raters)) == len(self.raters), "raters", "each once", " ".join(self.raters), "name")
 
 
 @dataclass(frozen=True)
@@ -114,7 +113,7 @@ def _names(file: h5py.File, options: LayoutOptions) -> list[tuple[str, str]]:
         path = Path(file.filename)
         found = [split for split in SPLITS if isinstance(find(file, split, path), h5py.Group)]
         ways = f"groups {', '.join(SPLITS)} or a dataset {options.images} (see --groups and --images)"
-        expect(found or find(file, options.images, path), file.filename, ways, ", ".join(file) or "nothing")
+        expect(found or find(file, options.images, path), file.filename, ways, ", ".join(file) or "nothing", "missing")
         return [(split, split if len(found) > 1 else "") for split in found] or [("", "")]
     named = []
     for text in options.groups:
@@ -123,7 +122,7 @@ def _names(file: h5py.File, options: LayoutOptions) -> list[tuple[str, str]]:
         expect(known, "--groups", f"{', '.join(SPLITS)} before = and a group after it", f"{text!r}")
         named.append((name.strip("/"), split))
     one_way = len({split == "" for _, split in named}) == 1 and len({name for name, _ in named}) == len(named)
-    expect(one_way, "--groups", "each group once, all with a split or none", " ".join(options.groups))
+    expect(one_way, "--groups", "each group once, all with a split or none", " ".join(options.groups), "conflict")
     return named
 
 
@@ -146,7 +145,7 @@ def _group(file: h5py.File, name: str, split: str, seen: Counter[str], options: 
     names = column(options.rater_names, None) if options.rater_names else None
     counts = column(options.counts) if options.counts else None
     channels = 1 if rater_axis is None else labels.shape[rater_axis]
-    read = rater_channels(cases, channels, options.raters, names, counts, _place(labels))
+    read = _rater_channels(cases, channels, options.raters, names, counts, _place(labels))
     rows = [Row(case, patient, *row) for case, patient, row in zip(cases, patients, read, strict=True)]
     return Group(name, split, images, labels, image_axis, rater_axis, options.transpose, rows)
 
@@ -180,7 +179,7 @@ def _place(dataset: h5py.Dataset) -> str:
 
 
 def _expect_dataset(right: object, dataset: h5py.Dataset, expected: str) -> None:
-    expect(right, _place(dataset), expected, f"{dataset.shape} of {dataset.dtype}")
+    expect(right, _place(dataset), expected, f"{dataset.shape} of {dataset.dtype}", "shape")
 
 
 def _shape(images: h5py.Dataset, axis: int | None) -> tuple[int, int, int]:
@@ -198,3 +197,46 @@ def texts(dataset: h5py.Dataset, length: int | None) -> list[str]:
     _expect_dataset(fits and plain and dataset.dtype.itemsize <= MAX_TEXT, dataset, expected)
     values = rows_of(dataset, _place(dataset))
     return [value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value) for value in values]
+
+
+def _rater_channels(
+    cases: list[str],
+    channels: int,
+    raters: tuple[str, ...],
+    names: list[str] | None,
+    counts: list[str] | None,
+    what: str,
+) -> list[tuple[list[int], int]]:
+    """(the channels to read, how many hold a mask) of each case; the options of the layout say what each argument is.
+    `what` names the labels in an error."""
+    chosen: list[tuple[list[int], int]] = []
+    wanted = _wanted(len(cases), channels, raters, names)
+    for case, numbers, count in zip(cases, wanted, counts or [str(channels)] * len(cases), strict=True):
+        fits = count.isdecimal() and 1 <= int(count) <= channels
+        expect(fits, f"{what}: case {case!r}", f"1 to {channels} raters, one per channel", f"{count} in --counts")
+        present = [number for number in numbers if number < int(count)]
+        expect(present, f"{what}: case {case!r}", f"a mask of {' or '.join(raters)} (--raters)")
+        chosen.append((present, int(count)))
+    return chosen
+
+
+def _wanted(n: int, channels: int, raters: tuple[str, ...], names: list[str] | None) -> list[list[int]]:
+    """The channels of the raters that are asked for, of each of n cases."""
+    if not raters:
+        return [list(range(channels))] * n
+    if names is None:
+        numbers = [int(rater) if rater.isdecimal() else channels for rater in raters]
+        expected = f"channels from 0 to {channels - 1} (or names, see --rater-names)"
+        expect(max(numbers) < channels, "--raters", expected, " ".join(raters), "name")
+        return [numbers] * n
+    listed = [[name.strip() for name in text.split(",")] for text in names]
+    most = max(map(len, listed), default=0)
+    if len(listed) == channels and most == 1:
+        listed = [[name for (name,) in listed]] * n
+    fits = len(listed) == n and most <= channels
+    expected = f"{channels} names, or for each of {n} images up to {channels} with commas between them"
+    expect(fits, "--rater-names", expected, f"{len(names)} texts of up to {most} names", "shape")
+    known = sorted(set().union(*listed))
+    for rater in raters:
+        expect(rater in known, "--raters", f"names among {', '.join(known)}", rater, "name")
+    return [[own.index(rater) for rater in raters if rater in own] for own in listed]

@@ -51,23 +51,21 @@ def read_pictures(
     threshold: float | None = None,
     **fields: Any,
 ) -> Reading:
-    """8-bit pictures of one size, which `fit` brings to `size`; masks of 0 and 255, or of what is above `threshold`.
-
-    `expected` names the files for the error where there are none.
-    """
+    """8-bit pictures of one size, which `fit` brings to `size`, with masks of 0 and 255, or of what is above
+    `threshold`; `expected` names the files for the error where there are none."""
     expect_folder(root)
     found = list(slices)
     expect(found, root, expected)
     stored = read_picture(inside(root, found[0].image), channels=1).shape[1:]
     fits = size is None or fit == "resize" or size <= min(stored)
-    expect(fits, "--size", f"1 to {min(stored)}, the size of the pictures", size)
+    expect(fits, "--size", f"1 to {min(stored)}, the size of the pictures", size, "shape")
     wanted = stored if size is None else (size, size)
     mm = fit_spacing((spacing, spacing), stored, wanted, fit)
 
     def case(one: PictureSlice) -> Case:
         image = read_picture(inside(root, one.image), channels=1)
         fits = image.dtype == np.uint8 and image.shape[1:] == stored
-        expect(fits, one.image, f"an 8-bit slice of {by(stored)}", f"{image.dtype} of {by(image.shape[1:])}")
+        expect(fits, one.image, f"an 8-bit slice of {by(stored)}", f"{image.dtype} of {by(image.shape[1:])}", "shape")
         masks = np.stack([read_mask(inside(root, mask), stored, threshold) for mask in one.masks])[:, None]
         image, masks = fit_image(image, wanted, fit), fit_labels(masks, wanted, fit)
         source = one.image.relative_to(root).as_posix()

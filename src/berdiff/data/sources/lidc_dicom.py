@@ -15,7 +15,7 @@ from scipy import ndimage
 
 from berdiff.data.case import Case, Reading
 from berdiff.data.contours import FRAME, Crop, Nodule, Scan, nodules, read_scans
-from berdiff.data.describe import by, expect
+from berdiff.data.describe import by, check, expect
 from berdiff.data.dicom import SliceHeader, gap_words, gaps, headers_by_series, read_pixels
 from berdiff.data.input_spec import Intensity
 from berdiff.data.intensity import LUNG_WINDOW, to_uint8
@@ -49,14 +49,15 @@ def read(path: Path, options: Options) -> Reading:
     work: list[tuple[Nodule, float, SliceHeader]] = []
     for uid, headers in series.items():
         found = f"series {uid}, which is not in the readers' database"
-        expect(uid in scans, headers[0].path, "a CT series of LIDC-IDRI", found)
+        expect(uid in scans, headers[0].path, "a CT series of LIDC-IDRI", found, "kind")
         slices = _slices(headers, scans[uid])
         for (a, one), (b, other) in pairwise(slices):
             if b - a < SAME_Z:
-                expect(not options.strict, other.path, "one file per slice", f"the position of {one.path.name} again")
+                check(not options.strict, f"{other.path} is at the position of {one.path.name}", "place")
                 doubled += 1
         usual, found = gaps([at for at, _ in slices])
-        expect(not found or not options.strict, path, f"slices {usual:.4g} mm apart in {uid}", gap_words(found))
+        even = f"slices {usual:.4g} mm apart in {uid}"
+        expect(not found or not options.strict, path, even, gap_words(found), "place")
         uneven += bool(found)
         for nodule in nodules(scans[uid]):
             for z in nodule.zs:
@@ -66,7 +67,7 @@ def read(path: Path, options: Options) -> Reading:
                     missing += 1
                 else:
                     work.append((nodule, z, header))
-    expect(work, path, "slices that a reader marked", f"none in {len(series)} CT series")
+    expect(work, path, "slices that a reader marked", f"none in {len(series)} CT series", "missing")
     notes = []
     if missing:
         notes.append(f"{missing} of {missing + len(work)} marked slices left out: their DICOM files are missing")
@@ -88,9 +89,9 @@ def _slices(headers: list[SliceHeader], scan: Scan) -> list[tuple[float, SliceHe
     found = []
     for header in headers:
         spacing, position = header.geometry()
-        expect(header.shape == (FRAME, FRAME), header.path, f"{FRAME}x{FRAME} pixels", by(header.shape))
+        expect(header.shape == (FRAME, FRAME), header.path, f"{FRAME}x{FRAME} pixels", by(header.shape), "shape")
         same = np.allclose(spacing, scan.spacing, rtol=1e-3)
-        expect(same, header.path, f"{scan.spacing} mm per pixel as in the database", spacing)
+        expect(same, header.path, f"{scan.spacing} mm per pixel as in the database", spacing, "conflict")
         found.append((position[2], header))
     return sorted(found, key=lambda pair: (pair[0], pair[1].instance, pair[1].path))
 
@@ -113,10 +114,8 @@ def _cases(work: list[tuple[Nodule, float, SliceHeader]], root: Path, options: O
 
 
 def resample(plane: np.ndarray, centre: np.ndarray, step: float, size: int) -> np.ndarray:
-    """(size, size) float32 around `centre` (row, column), every `step` pixels of the plane, linear between them.
-
-    Coarser steps average first, so that nothing aliases. Like a crop, it is pushed back inside the plane.
-    """
+    """(size, size) float32 around `centre` (row, column), every `step` pixels, linear, smoothed before it gets coarser,
+    and pushed back inside the plane."""
     if step > 1:
         plane = ndimage.gaussian_filter(plane, (step - 1) / 2)
     half = step * (size - 1) / 2

@@ -31,17 +31,17 @@ def read(path: Path, options: Options) -> Reading:
     file = open_hdf5(path)
     with decoding(path, "a whole HDF5 file"):
         splits = [split for split in SPLITS if find(file, split, path) is not None]
-        expect(splits, path, f"groups {', '.join(SPLITS)}", ", ".join(file) or "nothing")
+        expect(splits, path, f"groups {', '.join(SPLITS)}", ", ".join(file) or "nothing", "missing")
         groups = find_groups(file, LayoutOptions(groups=tuple(f"{split}={split}" for split in splits)))
         names = [_names(file, group, path) for group in groups]
     for group in groups:
         of_lidc = group.image_axis is None and (group.dtype == np.uint8 or group.dtype.kind == "f")
         found = f"{group.images.shape} {group.dtype}"
-        expect(of_lidc, f"{path}: {group.name}/images", "(N, H, W) of uint8 or floats", found)
+        expect(of_lidc, f"{path}: {group.name}/images", "(N, H, W) of uint8 or floats", found, "shape")
         expected = "(N, H, W, readers) or (N, readers, H, W)"
-        expect(group.rater_axis is not None, f"{path}: {group.name}/labels", expected, group.labels.shape)
+        expect(group.rater_axis is not None, f"{path}: {group.name}/labels", expected, group.labels.shape, "shape")
     layouts = {(group.shape[1:], group.channels, group.dtype.kind) for group in groups}
-    expect(len(layouts) == 1, path, "one size, type and number of readers in all groups", layouts)
+    expect(len(layouts) == 1, path, "one size, type and number of readers in all groups", layouts, "shape")
     size, raters, kind = layouts.pop()
     offset = _offset(groups, path) if kind == "f" else 0.0
     return LidcReading(

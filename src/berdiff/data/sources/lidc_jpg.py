@@ -33,7 +33,7 @@ def _slices(path: Path, readers: int) -> Iterator[PictureSlice]:
     for parent, split in SPLIT_FOLDERS.items():
         for folder in sorted((path / parent).glob("*/"), key=natural_order):
             files = sorted(folder.glob("image_*.jpg"))
-            expect(len(files) == 1, folder, "one image_<i>.jpg", len(files))
+            expect(len(files) == 1, folder, "one image_<i>.jpg", len(files), "missing")
             name = folder.relative_to(path).as_posix()
             masks = [folder / f"label{k}_.jpg" for k in range(readers)]
             yield PictureSlice(name, name, files[0], masks, name, split)

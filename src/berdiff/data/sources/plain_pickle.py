@@ -1,9 +1,5 @@
-"""Pickles as data: arrays, numbers, text, lists and dicts, and nothing else.
-
-A pickle is a program. Its steps are looked through before any of them is carried out: what would make a small file
-large (the same tuple inside others, which takes for ever to hash; places and lengths beyond the file) is refused. Then
-it is run by an unpickler that knows the few names of numpy, and no other.
-"""
+"""Pickles as data: arrays, numbers, text, lists and dicts. Steps are looked through before any is carried out, and what
+would make a small file large is refused; then an unpickler that knows a few names of numpy runs it."""
 
 import mmap
 import pickle
@@ -35,7 +31,7 @@ _STOP = b"."[0]
 def load_plain(path: Path) -> Any:
     """The content of a pickle of plain types and numeric numpy arrays; anything else is refused, not run."""
     expect_file(path, "a pickle")
-    expect(path.stat().st_size, path, "a whole pickle", "a damaged or foreign file (an empty one)")
+    expect(path.stat().st_size, path, "a whole pickle", "a damaged or foreign file (an empty one)", "damaged")
     with decoding(path, "a whole pickle", "a damaged or foreign file"), path.open("rb") as file:
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
             _look_through(content)
@@ -137,5 +133,5 @@ class _PlainUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         known = _KNOWN.get(f"{module}.{name}".replace("numpy._core.", "numpy.core."))  # numpy 2's name for it
         if known is None:
-            raise InputError(f"{self.path}: expected numpy arrays and plain types, found {module}.{name}; not loaded")
+            raise InputError(f"{self.path}: {module}.{name} is no plain type; not loaded", "kind")
         return known

@@ -30,7 +30,7 @@ def read(path: Path, options: Options) -> Reading:
     first = stores[0]
     for other in stores[1:]:
         for name, here, there in _differences(first, other):
-            expect(False, other.address, f"the {name} of {first.address}, {here}", there)
+            expect(False, other.address, f"the {name} of {first.address}, {here}", there, "conflict")
     return Reading(
         channels=first.channels,
         targets=first.targets,

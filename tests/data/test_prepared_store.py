@@ -18,6 +18,7 @@ from berdiff.data.manifest import Manifest
 from berdiff.data.store import Store, open_store
 from berdiff.data.verify import verify
 from berdiff.errors import InputError
+from refusals import refused
 
 
 @pytest.fixture
@@ -203,20 +204,24 @@ def test_a_manifest_cannot_lead_out_of_the_store(address):
             Store.open(_rewritten(address, manifest, files={**manifest.files, name: "0" * 64}))
 
 
-def test_hostile_sizes(address):
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"raters": 0}, "raters"),
+        ({"shard": 2**40}, "shard"),
+        ({"dtype": "object"}, "dtype"),
+        ({"counts": {"train": {"cases": 1, "patients": 1}}}, "counts"),
+        ({"size": (-1, 5)}, "input_spec.size"),
+        ({"size": (5,)}, "input_spec.size"),
+        ({"channels": ()}, "channels"),
+    ],
+)
+def test_hostile_sizes(address, changes, field):
     manifest = Store.open(address).manifest
-    for changes, sentence in (
-        ({"raters": 0}, "raters: expected at least 1, found 0"),
-        ({"shard": 2**40}, "shard: expected less than 1048576"),
-        ({"dtype": "object"}, "dtype: expected one of"),
-        ({"counts": {"train": {"cases": 1, "patients": 1}}}, "counts: expected cases and patients of each split"),
-        ({"input_spec": replace(manifest.input_spec, size=(-1, 5))}, "input_spec.size: expected at least 1, found -1"),
-        ({"input_spec": replace(manifest.input_spec, size=(5,))}, "input_spec.size: expected"),
-        ({"input_spec": replace(manifest.input_spec, channels=())}, "channels: expected one or more different names"),
-    ):
-        with pytest.raises(InputError, match=sentence) as caught:
-            Store.open(_rewritten(address, manifest, **changes))
-        assert str(caught.value).startswith(f"{address}/manifest.json: expected the fields of format 2; ")
+    if field.startswith(("input_spec", "channels")):
+        changes = {"input_spec": replace(manifest.input_spec, **changes)}
+    with refused(f"{address}/manifest.json", field, code="damaged"):
+        Store.open(_rewritten(address, manifest, **changes))
 
 
 def test_a_store_of_0_1_0_names_the_version_that_reads_it(address):
