@@ -69,7 +69,7 @@ def test_a_centre_is_the_finding_that_a_table_would_name(grey, scans, tmp_path, 
     scan = scans / "a.nii.gz"
     model = berdiff.load(grey)
     opened = model.open(scan, SegmentSettings())
-    mm = [f"{at:.3f}" for at in reversed(opened.to_mm((4, 20, 20)))]
+    mm = [f"{at:.3f}" for at in reversed(opened.grid.to_mm((4, 20, 20)))]
     assert any(at.startswith("-") for at in mm)
     found = {}
     for name, asked in {

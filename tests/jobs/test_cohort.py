@@ -91,14 +91,14 @@ def test_each_finding_is_a_result_and_the_volume_has_all_of_them(scans, tmp_path
         settings = SegmentSettings(3, region=region)
         opened = replace(model.open(item, settings), name=f"a/{name}")
         (result,) = model.results([opened], settings)
-        parts.append(result.saliency[0])
+        parts.append(result.whole(result.saliency)[0])
         facts = json.loads((out / "a" / name / "result.json").read_text())
         assert facts["measurements"] == result.measurements()
         assert facts["settings"]["region"]["center"] == list(center)
         first = max(0, center[0] - 2)
         assert facts["region"][0] == [first, center[0] + 3]
         written = np.asarray(nibabel.load(out / "a" / name / "saliency.nii.gz").dataobj).T
-        np.testing.assert_allclose(written, result.saliency[0])
+        np.testing.assert_allclose(written, parts[-1])
     both = (parts[0] > 0) & (parts[1] > 0) & (parts[0] != parts[1])
     assert both.any(), "two of them overlap"
     whole = nibabel.load(out / "a" / "saliency.nii.gz")

@@ -167,7 +167,7 @@ def test_no_name_is_too_long(tmp_path: Path):
     result = result_2d(n=2, name=name, targets=("$\\frac{$" + "y" * 300,), notes=("$_^$",))
     for path in exports.write(result, tmp_path, ["panel", "overlay"]):
         with Image.open(path) as picture:
-            assert 700 < picture.width < 1500
+            assert 700 < picture.width < 1600
             assert (np.array(picture)[:, -MARGIN:] == 255).all()
 
 
