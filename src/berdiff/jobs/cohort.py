@@ -17,7 +17,7 @@ from berdiff.jobs.done_file import DoneFile, Measured, parse_done
 from berdiff.jobs.records import THUMBNAIL
 from berdiff.jobs.store import DONE, ResultFiles
 from berdiff.output.captions import MARKED_MEANS, NOT_CLINICAL, UNITS, marked_words, percent, rounded
-from berdiff.output.html_report import html_templates
+from berdiff.output.html_report import html_templates, picture_address
 
 CSV, HTML, LOCK = "cohort.csv", "cohort.html", ".cohort.00000000.part"  # the lock is called like a leftover
 PICTURES = ("report.html", "viewer.html", "panel.png", "overlay.png")
@@ -132,7 +132,7 @@ def page(files: ResultFiles, rows: Sequence[Row]) -> str:
     def thumbnail(row: Row) -> str:
         """Each once, though a result may have several targets."""
         content = pictures.pop(f"{row.folder}/{THUMBNAIL}", None)
-        return "" if content is None else "data:image/png;base64," + base64.b64encode(content).decode("ascii")
+        return "" if content is None else picture_address(content)
 
     common = [note for note in rows[0].notes if all(note in row.notes for row in rows)]
     digest = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode("ascii")

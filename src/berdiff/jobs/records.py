@@ -19,7 +19,7 @@ from berdiff.jobs.done_file import DoneFile, Measured, read_done, sizes_of, whol
 from berdiff.jobs.store import DONE, ResultFiles
 from berdiff.jobs.tasks import Task
 from berdiff.output.captions import notes
-from berdiff.output.pictures import enlarged, outlined
+from berdiff.output.pictures import fitted, outlined
 from berdiff.output.tiles import contours_tile, masks_tile, picture_bytes
 from berdiff.output.views import close_up
 
@@ -76,14 +76,9 @@ def write_crop(result: Result, folder: Path) -> str:
 def thumbnail(result: Result) -> bytes:
     """A small picture of the finding: the contours of one target, or the majority of several, close up."""
     close = close_up(result)
-    # every so many pixels of a large picture: outlines of all of them would take long, and then not be seen
-    step = -(-max(close.image.shape[-2:]) // (4 * SIDE))
-    few = (..., slice(None, None, step), slice(None, None, step))
-    under = close.image[close.channel][few]
+    under = close.image[close.channel]
     if len(result.targets) == 1:
-        tile = replace(contours_tile("", under, close.of(result.saliency[0])[few], 0, 1), key=())
+        tile = replace(contours_tile("", under, close.of(result.saliency[0]), 0, 1), key=())
     else:
-        tile = masks_tile("", under, close.of(result.majority())[few], result.kind)
-    picture = outlined(tile, enlarged(tile, result.grid.aspect, SIDE // 2), 1)
-    picture.thumbnail((SIDE, SIDE))
-    return picture_bytes(picture)
+        tile = masks_tile("", under, close.of(result.majority()))
+    return picture_bytes(outlined(tile, fitted(tile, result.grid.aspect, SIDE, SIDE), 1))

@@ -39,7 +39,7 @@ def overlay_files(output: Output) -> Files:
         where = "it is the likeliest class" if result.kind == "exclusive" else "more than half of the samples mark it"
         for name, plane in _planes(result, "overlay", majority.max(axis=0)):
             title, masks = f"{result.name}{plane.words}: each target where {where}{on}", majority[:, *plane.at]
-            tile = masks_tile(title, plane.whole[channel], plane.placed(masks), result.kind)
+            tile = masks_tile(title, plane.whole[channel], plane.placed(masks))
             yield name, picture(replace(tile, key=legend(result.targets)))
     for k, stem in enumerate(by_target(result.targets, "overlay")):
         words = f"{result.targets[k]}, outlined where more than this share of the samples mark it{on}"
