@@ -199,35 +199,21 @@ def lock(path: Path, shared: bool = False, wait: bool = True) -> IO[str] | None:
         file = path.open("a")
         try:
             fcntl.flock(file, how)
+            if os.path.samestat(path.stat(), os.fstat(file.fileno())):
+                return file
         except BlockingIOError:
             file.close()
             return None
-        if is_lock_of(file, path):
-            return file
+        except FileNotFoundError:  # removed
+            pass
         file.close()
 
 
-def is_lock_of(file: IO[str], path: Path) -> bool:
-    """Whether the lock file is still the one that others would open."""
-    try:
-        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
-    except FileNotFoundError:  # its last holder has removed it
-        return False
+def share(file: IO[str]) -> None:
+    """Let others in who want a shared lock too."""
+    fcntl.flock(file, fcntl.LOCK_SH)
 
 
 def only_holder(file: IO[str]) -> bool:
-    """Whether no other process holds the shared lock; it is exclusive from then on.
-
-    Where another does, the lock is shared again: the system gives the old lock up even where it denies the new one.
-    """
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        fcntl.flock(file, fcntl.LOCK_SH)
-        return False
-    return True
-
-
-def share(file: IO[str]) -> None:
-    """Let others in again, after `only_holder`."""
-    fcntl.flock(file, fcntl.LOCK_SH)
+    """Whether no other process holds the shared lock: then it is exclusive, and else it is lost."""
+    return _lock_now(file.fileno())

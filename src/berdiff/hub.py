@@ -45,7 +45,7 @@ def is_hub(text: str | Path) -> bool:
 def parse(text: str) -> Address:
     found = _ADDRESS.fullmatch("hf://" + text.removeprefix("hf:").lstrip("/"))
     if found is None or ".." in text:
-        raise InputError(f"{text}: expected hf://owner/name or hf://owner/name@revision, found another form")
+        raise InputError(f"{text}: expected hf://owner/name or hf://owner/name@revision, found another form", "name")
     return Address(*found.groups())
 
 
@@ -81,7 +81,7 @@ def push(folder: Path, text: str, card: str, private: bool = False, message: str
     address = parse(text)
     hub = _package(text)
     if address.is_commit:
-        raise InputError(f"{text}: expected a branch to write to, found a commit")
+        raise InputError(f"{text}: a commit cannot be written to; name a branch", "unsupported")
     api, add = _api(hub), hub.CommitOperationAdd
     content = {CONFIG: folder / CONFIG, WEIGHTS: folder / WEIGHTS, CARD: card.encode()}
     operations = [add(path_in_repo=name, path_or_fileobj=of) for name, of in content.items()]
@@ -98,7 +98,7 @@ def _package(text: str) -> Any:
         import huggingface_hub
     except ImportError as error:
         install = 'pip install "berdiff[hub]"'
-        raise InputError(f"{text}: this needs `{install}`") from error
+        raise InputError(f"{text}: this needs `{install}`", "missing") from error
     from huggingface_hub.utils import disable_progress_bars, enable_progress_bars
 
     disable_progress_bars() if is_quiet() else enable_progress_bars()
@@ -120,12 +120,12 @@ def _check(text: str, sizes: dict[str, int | None]) -> None:
     """What is there, and how large, before anything is downloaded."""
     for name in (CONFIG, WEIGHTS):
         if name not in sizes:
-            raise InputError(f"{text}: expected a berdiff model with {name}, found none in the repository")
+            raise InputError(f"{text}: no berdiff model: the repository has no {name}", "missing")
     for name, most in LARGEST.items():
         size = sizes.get(name, 0)
         if size is None or size > most:
             found = "an unknown size" if size is None else f"{size:,}"
-            raise InputError(f"{text}: expected {name} of at most {most:,} bytes, found {found}")
+            raise InputError(f"{text}: expected {name} of at most {most:,} bytes, found {found}", "limit")
     from huggingface_hub import constants
 
     cache = next(
@@ -133,7 +133,7 @@ def _check(text: str, sizes: dict[str, int | None]) -> None:
     )
     needed, free = sum(sizes.get(name) or 0 for name in LARGEST), shutil.disk_usage(cache).free
     if needed > free:
-        raise InputError(f"{text}: expected {needed:,} bytes free in {cache}, found {free:,}")
+        raise InputError(f"{text}: expected {needed:,} bytes free in {cache}, found {free:,}", "limit")
 
 
 @contextmanager
@@ -145,21 +145,21 @@ def _speaking(text: str) -> Iterator[None]:
         module = type(error).__module__.split(".")[0]
         if module not in ("huggingface_hub", "httpx", "httpx2", "requests") and not isinstance(error, OSError):
             raise
-        raise InputError(f"{text}: expected {_found(error, first_line(error))}") from error
+        raise InputError(f"{text}: {_refusal(error, first_line(error))}", "access") from error
 
 
-def _found(error: Exception, reason: str) -> str:
+def _refusal(error: Exception, reason: str) -> str:
     from huggingface_hub import errors
 
     status = getattr(getattr(error, "response", None), "status_code", None)
     if isinstance(error, errors.GatedRepoError):
-        return "a model that may be read, found one whose owner must grant access first"
+        return "the owner of this model must grant access first"
     if isinstance(error, errors.RevisionNotFoundError):
-        return "a branch, tag or commit of the repository, found no such one"
+        return "the repository has no such branch, tag or commit"
     if status == 403 or (status == 401 and "credentials" in str(error)):
-        return f"a token (HF_TOKEN) that allows this, found one that is denied ({reason})"
+        return f"your token (HF_TOKEN) does not allow this ({reason})"
     if isinstance(error, errors.RepositoryNotFoundError):
-        return "a repository that exists and may be read with your token (HF_TOKEN), found none"
+        return "there is no such repository that your token (HF_TOKEN) may read"
     if status is not None:
-        return f"a hub that answers, found status {status} ({reason})"
-    return f"a hub that answers, found no answer ({reason})"
+        return f"the hub answers with status {status} ({reason})"
+    return f"the hub does not answer ({reason})"

@@ -53,10 +53,10 @@ class DoneFile(schema.Content):
     def check(self) -> None:
         for target, measured in self.measurements.items():
             if ("area" in measured) == ("volume" in measured):
-                raise InputError(f"measurements: expected an area or a volume of {target!r}, found none or both")
+                raise InputError(f"measurements: {target!r} needs either an area or a volume")
         for name in self.files:
             if PurePath(name).is_absolute() or ".." in PurePath(name).parts:
-                raise InputError(f"files: expected files inside the folder, found {name!r}")
+                raise InputError(f"files: {name!r} is outside the folder", "name")
 
 
 def read_done(folder: Path) -> DoneFile:
@@ -84,7 +84,3 @@ def are_whole(files: ResultFiles, folder: str, listed: Sizes) -> bool:
     """Whether every file is there, and as long as it was."""
     there = files.sizes(folder)
     return all(there.get(name) == size for name, size in listed.items())
-
-
-def sizes_of(folder: Path, names: list[str]) -> dict[str, int]:
-    return {name: (folder / name).stat().st_size for name in names}

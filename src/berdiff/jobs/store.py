@@ -21,16 +21,7 @@ from typing import IO, Any
 
 from berdiff import schema
 from berdiff.errors import InputError
-from berdiff.files import (
-    is_lock_of,
-    lock,
-    only_holder,
-    remove_folder,
-    remove_leftovers,
-    share,
-    whole_file,
-    whole_folder,
-)
+from berdiff.files import lock, only_holder, remove_folder, remove_leftovers, share, whole_file, whole_folder
 from berdiff.remote import filesystem, place, require_bucket, speaking, upload
 
 SETTINGS, DONE, LOCK = "settings.json", "done.json", ".lock"
@@ -187,7 +178,7 @@ class ResultStore(ResultFiles, AbstractContextManager["ResultStore"]):
         self.begun = bool(names)  # here, by whomever
         self._ready = self.folder is None and old == self.settings
         if names and old is None:
-            raise InputError(f"{where}: expected a new folder or one of this {what}, found other files in it")
+            raise InputError(f"{where}: expected a new folder or one of this {what}, found other files in it", "kind")
         if any(name != SETTINGS for name in names):  # settings without a result bind nobody
             self._refuse_other_settings()
 
@@ -198,15 +189,18 @@ class ResultStore(ResultFiles, AbstractContextManager["ResultStore"]):
         try:
             if self.folder is not None:
                 self.folder.mkdir(parents=True, exist_ok=True)
-                if not self._take_lock(self.folder):  # somebody is at work on a first result
-                    self._refuse_other_settings()
+                self._lock = lock(self.folder / LOCK, wait=False)
+                if self._lock is not None:  # nobody else is at work
+                    remove_leftovers(self.folder)
+                    share(self._lock)
+                else:
+                    self._lock = lock(self.folder / LOCK, shared=True)
+                    self._refuse_other_settings()  # there may be no result yet
             if self.folder is None or self._old() != self.settings:
                 self.write(SETTINGS, schema.dump(self.settings).encode())
             self.begun = self._ready = True
         except OSError as error:
-            raise InputError(
-                f"{self.where}: expected a folder that can be written, found {error.strerror or error}"
-            ) from error
+            raise unwritable(self.where, error) from error
 
     def take(self, name: str) -> Claim | None:
         """The claim on an input; None where another process has it. The job is begun."""
@@ -251,22 +245,8 @@ class ResultStore(ResultFiles, AbstractContextManager["ResultStore"]):
                 return [name for name in paths if not name.startswith(".")]
             return []
         if self.folder.exists() and not self.folder.is_dir():
-            raise InputError(f"{self.folder}: expected a folder for the {self.what}, found a file")
+            raise InputError(f"{self.folder}: expected a folder for the {self.what}, found a file", "kind")
         return [path.name for path in self.folder.iterdir() if path.name[0] != "."] if self.folder.is_dir() else []
-
-    def _take_lock(self, folder: Path) -> bool:
-        """Whether nobody else has it; leftovers are removed then."""
-        while True:
-            held = lock(folder / LOCK, shared=True)
-            assert held is not None  # it waits until it has it
-            alone = only_holder(held)
-            if alone:
-                remove_leftovers(folder)
-                share(held)
-            if alone or is_lock_of(held, folder / LOCK):
-                self._lock = held
-                return alone
-            held.close()  # the last of the others has removed it meanwhile
 
     def _refuse_other_settings(self) -> None:
         """InputError that shows the difference, where there is one."""
@@ -275,8 +255,7 @@ class ResultStore(ResultFiles, AbstractContextManager["ResultStore"]):
         if names:
             self.close()
             changed = "; ".join(f"{name}: there {_short(old.get(name))}, now {_short(now.get(name))}" for name in names)
-            begun = f"the settings this {self.what} was begun with"
-            raise InputError(f"{self.where}: expected {begun}, found others ({changed})")
+            raise InputError(f"{self.where}: this {self.what} was begun with other settings ({changed})", "changed")
 
     def _old(self) -> Plain | None:
         """The settings that are there; None where there are none, or the file is somebody else's."""
@@ -304,14 +283,18 @@ def sole_worker(folder: Path, what: str) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
         held = lock(folder / LOCK, wait=False)
     except OSError as error:
-        raise InputError(f"{folder}: expected a folder that can be written, found {error.strerror or error}") from error
+        raise unwritable(folder, error) from error
     if held is None:
-        raise InputError(f"{folder}: expected a folder for this {what} alone, found another process at work in it")
+        raise InputError(f"{folder}: there is another process at work on this {what}", "conflict")
     with held:
         try:
             yield
         finally:
             (folder / LOCK).unlink(missing_ok=True)
+
+
+def unwritable(where: object, error: OSError) -> InputError:
+    return InputError(f"{where}: expected a folder that can be written, found {error.strerror or error}", "access")
 
 
 def _short(value: Any) -> str:

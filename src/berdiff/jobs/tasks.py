@@ -96,5 +96,4 @@ def sources_of(item: Input) -> list[dict[str, Any]]:
     try:
         return [{"path": str(path.resolve()), "bytes": path.stat().st_size} for path in item.paths]
     except OSError as error:
-        reason = error.strerror or error
-        raise InputError(f"{item.what}: expected the file that was found before, found it gone ({reason})") from error
+        raise InputError(f"{item.what}: the file is gone ({error.strerror or error})", "missing") from error

@@ -121,8 +121,7 @@ def _run(job: "SegmentationJob", work: Work, left: list[Input], pool: "Processes
                         claim.release(failed)
             left = [item for item in left if not job.settled(item)]
         if left and first == _traces(job, left):
-            found = "that every one died before (out of memory?)"
-            raise InputError(f"--workers: expected workers that open the model, found {found}")
+            raise InputError("--workers: every worker died before it had opened the model (out of memory?)", "limit")
         return left
     finally:
         pool.close()
@@ -185,8 +184,7 @@ class RayTasks:
         try:
             import ray
         except ImportError as error:
-            found = "none (pip install 'berdiff[ray]')"
-            raise InputError(f"--engine ray: expected the package ray, found {found}") from error
+            raise InputError("--engine ray: this needs `pip install 'berdiff[ray]'`", "missing") from error
         self.ray, self.own, self.running = ray, not ray.is_initialized(), dict[Any, int]()
         if self.own:
             os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")

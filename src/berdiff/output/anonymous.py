@@ -40,7 +40,7 @@ def _of_files(paths: Iterable[Path]) -> str:
     """By their content, in any order: the same under every name, and nobody finds the name by guessing."""
     each = []
     for path in paths:
-        with refusing((OSError,), path, "a file that can be read", "another"), path.open("rb") as file:
+        with refusing((OSError,), path, "a readable file", "another"), path.open("rb") as file:
             each.append(hashlib.file_digest(file, "sha256").digest())
     return _named(b"".join(sorted(each)))
 
