@@ -8,7 +8,7 @@ import re
 import shutil
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -22,7 +22,7 @@ def _beside(path: Path) -> Path:
 
 
 @contextmanager
-def whole_file(path: str | Path) -> Iterator[Path]:
+def whole_file(path: str | Path) -> Generator[Path, None, None]:
     """Yield a temporary path to write to; rename it to `path` on success, remove it on failure.
 
     The data is on the disk before the rename, so a power cut leaves the old file or the new one. What a killed process
@@ -73,7 +73,7 @@ def write_text(path: str | Path, text: str) -> None:
 
 
 @contextmanager
-def whole_folder(path: str | Path) -> Iterator[Path]:
+def whole_folder(path: str | Path) -> Generator[Path, None, None]:
     """Yield a temporary folder to fill; rename it to `path` on success, remove it on failure.
 
     `path` itself must not exist: what to do with an older one is the caller's decision.
@@ -88,7 +88,7 @@ def whole_folder(path: str | Path) -> Iterator[Path]:
 
 
 @contextmanager
-def replaced_folder(path: str | Path) -> Iterator[Path]:
+def replaced_folder(path: str | Path) -> Generator[Path, None, None]:
     """As `whole_folder`, on the disk before it appears; an older folder gives way to it in one step.
 
     Whoever opens `path`, at any time and after any kill, finds all of the old folder or all of the new one.
@@ -106,7 +106,7 @@ def replaced_folder(path: str | Path) -> Iterator[Path]:
 
 
 @contextmanager
-def _new_folder(path: Path) -> Iterator[Path]:
+def _new_folder(path: Path) -> Generator[Path, None, None]:
     """A folder beside `path`; what is there under its name in the end is removed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = _beside(path)

@@ -8,7 +8,7 @@ Servers, caches and tokens are huggingface_hub's own: HF_ENDPOINT, HF_HOME, HF_T
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,7 +63,7 @@ def fetch(text: str) -> Path:
         return known
     api = _api(hub)
     with _speaking(text):
-        info = api.model_info(address.repository, revision=address.revision, files_metadata=True, timeout=SECONDS)
+        info: Any = api.model_info(address.repository, revision=address.revision, files_metadata=True, timeout=SECONDS)
     _check(text, {file.rfilename: file.size for file in info.siblings or []})
     commit = Address(address.repository, info.sha)
     where = {"repo_id": commit.repository, "revision": commit.revision, "endpoint": api.endpoint}
@@ -137,7 +137,7 @@ def _check(text: str, sizes: dict[str, int | None]) -> None:
 
 
 @contextmanager
-def _speaking(text: str) -> Iterator[None]:
+def _speaking(text: str) -> Generator[None, None, None]:
     """What huggingface_hub and its HTTP library raise, as one sentence."""
     try:
         yield

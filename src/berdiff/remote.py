@@ -6,9 +6,10 @@ would send this machine's credentials, or a request from inside its network, whe
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -75,7 +76,7 @@ def filesystem(address: str | Path) -> tuple[Any, str]:
 @cache
 def _filesystem(protocol: str, process: int) -> Any:
     """One per process: sessions with a server do not survive a fork, and fsspec's own cache would hand them on."""
-    import fsspec
+    library: Any = import_module("fsspec")
 
     options = _PROTOCOLS[protocol][2] if protocol in _PROTOCOLS else {}
     if protocol in _READ_ONLY:
@@ -83,7 +84,7 @@ def _filesystem(protocol: str, process: int) -> Any:
 
         wait = aiohttp.ClientTimeout(sock_connect=CONNECT_SECONDS, sock_read=READ_SECONDS)
         options = {"client_kwargs": {"timeout": wait}}
-    fs = fsspec.filesystem(protocol, skip_instance_cache=True, **options)
+    fs = library.filesystem(protocol, skip_instance_cache=True, **options)
     fs.retries = ATTEMPTS  # s3fs's own, around those of its library
     return fs
 
@@ -95,7 +96,7 @@ def library_reason(error: BaseException) -> str | None:
 
 
 @contextmanager
-def speaking(address: object, expected: str, missing: str = "nothing there") -> Iterator[None]:
+def speaking(address: object, expected: str, missing: str = "nothing there") -> Generator[None, None, None]:
     """What the libraries of object stores raise, as one sentence; anything else goes on as it is."""
     try:
         yield
@@ -119,7 +120,7 @@ def speaking(address: object, expected: str, missing: str = "nothing there") -> 
 
 
 @contextmanager
-def new_folder(address: str, last: str) -> Iterator[Path]:
+def new_folder(address: str, last: str) -> Generator[Path, None, None]:
     """Yield a local folder to fill; upload it on success, the file `last` at the very end: what has it is whole.
 
     The address must be new. What was uploaded is removed again where the upload fails.

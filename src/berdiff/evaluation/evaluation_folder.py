@@ -131,5 +131,5 @@ def read_samples(folder: str | Path) -> dict[str, Tensor]:
         with np.load(file, allow_pickle=False) as stored:
             shape = tuple(int(side) for side in stored["shape"])
             bits = np.unpackbits(stored["packed"], axis=1, count=int(np.prod(shape)))
-            out |= {str(c): torch.from_numpy(m.reshape(shape)) for c, m in zip(stored["case"], bits, strict=True)}
+            out |= {str(c): torch.as_tensor(m.reshape(shape)) for c, m in zip(stored["case"], bits, strict=True)}
     return out

@@ -37,7 +37,7 @@ class FoundFinding(schema.Content):
     center: list[int]
     center_mm: list[float] | None
     measurements: dict[str, Measured]
-    warnings: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list[str])
 
 
 @dataclass(frozen=True)

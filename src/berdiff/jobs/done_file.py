@@ -43,12 +43,12 @@ class DoneFile(schema.Content):
     name: str = ""
     case: str | None = None
     finding: dict[str, Any] | None = None
-    sources: list[dict[str, Any]] = field(default_factory=list)
-    files: Sizes = field(default_factory=dict)
-    measurements: dict[str, Measured] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
+    sources: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    files: Sizes = field(default_factory=dict[str, Natural])
+    measurements: dict[str, Measured] = field(default_factory=dict[str, Measured])
+    notes: list[str] = field(default_factory=list[str])
     title: str = ""
-    warnings: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list[str])
 
     def check(self) -> None:
         for target, measured in self.measurements.items():

@@ -176,17 +176,18 @@ class Candidates:
 def piece_centers(mask: np.ndarray, spacing: Sequence[float], where: object) -> list[tuple[int, ...]]:
     """Of each connected piece of a mask `(Z, H, W)`, in the order of their first voxels: its voxel that lies nearest to
     its centre of mass."""
-    from scipy import ndimage
+    from scipy import ndimage  # pyright: ignore[reportMissingTypeStubs]
 
     pieces = np.zeros(mask.shape, np.int32)
-    ndimage.label(mask, structure=np.ones((3, 3, 3)), output=pieces)
+    scipy: Any = ndimage
+    scipy.label(mask, structure=np.ones((3, 3, 3)), output=pieces)
     count = int(pieces.max())
     check(count, f"{where}: the mask is empty", "missing")
     expect(count <= MOST, where, f"a mask of at most {MOST} connected pieces", count, "limit")
     scale = np.array([1.0, *spacing])[-3:]
     scale = scale if np.isfinite(scale).all() else np.ones(3)
     centers: list[tuple[int, ...]] = []
-    for number, box in enumerate(ndimage.find_objects(pieces), 1):
+    for number, box in enumerate(scipy.find_objects(pieces), 1):
         voxels = np.argwhere(pieces[box] == number)
         away = ((voxels - voxels.mean(0)) * scale) ** 2
         nearest = voxels[away.sum(1).argmin()] + [axis.start for axis in box]

@@ -10,7 +10,7 @@ Several processes share a store (`store.py`): each takes inputs that no other ha
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -46,12 +46,12 @@ TRIES = 2  # of an input whose process died
 class Outcome:
     """Of inputs, or of their findings. `measurements` are of those segmented now, not of those found done."""
 
-    done: list[str] = field(default_factory=list)
-    skipped: list[str] = field(default_factory=list)
-    failed: dict[str, str] = field(default_factory=dict)  # name -> the sentence
-    measurements: dict[str, dict[str, Any]] = field(default_factory=dict)
-    titles: dict[str, str] = field(default_factory=dict)  # what people call them, where that is not the name
-    warnings: dict[str, list[str]] = field(default_factory=dict)
+    done: list[str] = field(default_factory=list[str])
+    skipped: list[str] = field(default_factory=list[str])
+    failed: dict[str, str] = field(default_factory=dict[str, str])  # name -> the sentence
+    measurements: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    titles: dict[str, str] = field(default_factory=dict[str, str])  # what people call them, where that is not the name
+    warnings: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
 
     @property
     def counts(self) -> str:
@@ -81,7 +81,7 @@ class _Ready:
     tasks: list[Task]
     opened: Prepared | None = None  # of an input that is one task
     read: ReadInput | None = None  # of one with findings
-    records: dict[Finding, DoneFile] = field(default_factory=dict)  # of findings that are done
+    records: dict[Finding, DoneFile] = field(default_factory=dict[Finding, DoneFile])  # of findings that are done
     claim: Claim = field(default_factory=Claim)
 
 
@@ -133,7 +133,7 @@ class SegmentationJob:
         return self.outcome
 
     @contextmanager
-    def at_work(self, inputs: Sequence[Input]) -> Iterator[None]:
+    def at_work(self, inputs: Sequence[Input]) -> Generator[None, None, None]:
         """The store is held meanwhile; at the end the tables of all results that are there are written."""
         count = 1 if self.findings else None  # of each input, as far as is known before it is read
         self._slices = {item.name: count or count_slices(item, self.settings.region) for item in inputs}
@@ -346,4 +346,6 @@ def binding(settings: dict[str, Any]) -> dict[str, Any]:
     region = settings.get("region")
     if not isinstance(region, dict):
         return settings
-    return {**settings, "region": {name: value for name, value in region.items() if name != "pad"}}
+    kept: dict[str, Any] = {**region}
+    kept.pop("pad", None)
+    return {**settings, "region": kept}

@@ -13,7 +13,7 @@ the same bytes to the same names.
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -46,6 +46,7 @@ class ResultFiles:
         """The contents of those that are there; of an object store all at once, for each by itself would wait."""
         if self.folder is not None:
             return {name: (self.folder / name).read_bytes() for name in names if (self.folder / name).is_file()}
+        contents: list[Any] = []
         with self._reaching():
             contents = self.fs.cat_ranges([f"{self.root}/{name}" for name in names], None, None) if names else []
             for content in contents:
@@ -81,7 +82,7 @@ class ResultFiles:
                 part.write_bytes(content)
 
     @contextmanager
-    def new(self, name: str) -> Iterator[Path]:
+    def new(self, name: str) -> Generator[Path, None, None]:
         """A folder to fill, which becomes a result: renamed into place, or uploaded with its done.json at the end.
 
         Whoever asks has claimed it and found it missing or damaged, so what is left of a damaged one is removed.
@@ -102,7 +103,7 @@ class ResultFiles:
         return self.folder is not None and (self.folder / name).exists() and not (self.folder / name / DONE).is_file()
 
     @contextmanager
-    def alone(self, name: str) -> Iterator[None]:
+    def alone(self, name: str) -> Generator[None, None, None]:
         """One process at a time; of two at an object store the last one's files stay, which are whole."""
         path = self.folder / name if self.folder is not None else None
         held = lock(path) if path is not None else None
@@ -114,7 +115,7 @@ class ResultFiles:
                 held.close()
 
     @contextmanager
-    def _reaching(self) -> Iterator[None]:
+    def _reaching(self) -> Generator[None, None, None]:
         try:
             with speaking(self.where, "an address that can be written"):
                 yield
@@ -220,7 +221,7 @@ class ResultStore(ResultFiles, AbstractContextManager["ResultStore"]):
             return {}
 
     @contextmanager
-    def alone(self, name: str) -> Iterator[None]:
+    def alone(self, name: str) -> Generator[None, None, None]:
         self.begin()  # so that nobody cleans meanwhile
         with super().alone(name):
             yield
@@ -259,17 +260,12 @@ class ResultStore(ResultFiles, AbstractContextManager["ResultStore"]):
 
     def _old(self) -> Plain | None:
         """The settings that are there; None where there are none, or the file is somebody else's."""
-        what = f"the settings of the {self.what}"
         try:
-            if self.folder is not None:
-                found = schema.read_json(self.folder / SETTINGS, what)
-            elif self.fs.size(f"{self.root}/{SETTINGS}") > schema.MAX_BYTES:
-                return None
-            else:
-                found = schema.loads(self.fs.cat_file(f"{self.root}/{SETTINGS}"), SETTINGS, what)
-        except (FileNotFoundError, InputError):
+            content = self.read([SETTINGS]).get(SETTINGS, b"")
+            found: Any = schema.loads(content, SETTINGS, f"the settings of the {self.what}")
+        except InputError:
             return None
-        return found if isinstance(found, dict) and found.get("job") == self.what else None
+        return found if isinstance(found, dict) and found.get("job") == self.what else None  # pyright: ignore
 
     def _claim(self, folder: Path, name: str) -> Path:
         digest = hashlib.sha256(name.encode()).hexdigest()
@@ -277,7 +273,7 @@ class ResultStore(ResultFiles, AbstractContextManager["ResultStore"]):
 
 
 @contextmanager
-def sole_worker(folder: Path, what: str) -> Iterator[None]:
+def sole_worker(folder: Path, what: str) -> Generator[None, None, None]:
     """The folder belongs to this process inside the block; InputError where another one has it."""
     try:
         folder.mkdir(parents=True, exist_ok=True)

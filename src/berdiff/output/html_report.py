@@ -50,11 +50,24 @@ def html_templates(package: str = "berdiff.output") -> "Environment":
 
 def page(title: str, entries: Sequence[ReportEntry], intro: Sequence[str] = (), table: ScoreTable | None = None) -> str:
     """The whole page as text."""
-    environment = html_templates()
-    environment.globals |= {"address": picture_address, "close_up": close_up, "panel": result_panel, "rules": RULES}
-    environment.globals |= {"measured": measured_words, "settings_line": settings_line, "notes": notes}
-    return environment.get_template("report.html.j2").render(
-        title=title, intro=intro, table=table, entries=entries, marked_means=MARKED_MEANS, version=__version__
+    return (
+        html_templates()
+        .get_template("report.html.j2")
+        .render(
+            title=title,
+            intro=intro,
+            table=table,
+            entries=entries,
+            marked_means=MARKED_MEANS,
+            version=__version__,
+            address=picture_address,
+            close_up=close_up,
+            panel=result_panel,
+            measured=measured_words,
+            settings_line=settings_line,
+            notes=notes,
+            rules=RULES,
+        )
     )
 
 

@@ -66,7 +66,8 @@ def outlined(tile: Tile, size: tuple[int, int], line: float) -> Image.Image:
     for over, (mask, colour) in zip(reversed(range(len(tile.outlines))), tile.outlines, strict=True):
         marked = np.array(_resized(np.where(mask, np.uint8(255), np.uint8(0)), size)) > 0
         wide = max(1, round(line * thin * (1 + WIDER * over)))
-        pixels[marked & ~ndimage.minimum_filter(marked, 2 * wide + 1, mode="constant")] = rgb_of(colour)
+        core = np.asarray(ndimage.minimum_filter(marked, 2 * wide + 1, mode="constant"), bool)
+        pixels[marked & ~core] = rgb_of(colour)
     picture = Image.fromarray(pixels)
     pen = ImageDraw.Draw(picture)
     x = 4.0
