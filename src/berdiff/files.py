@@ -177,14 +177,11 @@ def to_disk(path: Path) -> None:
         os.close(handle)
 
 
-def is_leftover(path: Path) -> bool:
-    """Whether a killed process left this unfinished."""
-    return _LEFTOVER.fullmatch(path.name) is not None
-
-
 def remove_leftovers(folder: Path, deep: bool = True) -> None:
-    """At any depth, or only beside each other. Only for a folder that no other process writes to now."""
-    for path in filter(is_leftover, list(folder.rglob(".*.part") if deep else folder.glob(".*.part"))):
+    """What killed processes left unfinished, at any depth or only beside each other. Only for a folder that no other
+    process writes to now."""
+    found = list(folder.rglob(".*.part") if deep else folder.glob(".*.part"))
+    for path in (path for path in found if _LEFTOVER.fullmatch(path.name)):
         shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
 
 

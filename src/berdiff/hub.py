@@ -43,16 +43,16 @@ def is_hub(text: str | Path) -> bool:
 
 
 def parse(text: str) -> Address:
-    found = _ADDRESS.fullmatch("hf://" + text.removeprefix("hf:").lstrip("/"))
-    if found is None or ".." in text:
+    match = _ADDRESS.fullmatch("hf://" + text.removeprefix("hf:").lstrip("/"))
+    if match is None or ".." in text:
         raise InputError(f"{text}: expected hf://owner/name or hf://owner/name@revision, found another form", "name")
-    return Address(*found.groups())
+    return Address(*match.groups())
 
 
 def address_of(folder: Path) -> str | None:
     """The address with its commit of a folder that `fetch` gave; None for any other."""
-    found = _SNAPSHOT.search(folder.as_posix())
-    return f"hf://{found[1]}/{found[2]}@{found[3]}" if found else None
+    match = _SNAPSHOT.search(folder.as_posix())
+    return f"hf://{match[1]}/{match[2]}@{match[3]}" if match else None
 
 
 def fetch(text: str) -> Path:
@@ -63,11 +63,12 @@ def fetch(text: str) -> Path:
         return known
     api = _api(hub)
     with _speaking(text):
-        info: Any = api.model_info(address.repository, revision=address.revision, files_metadata=True, timeout=SECONDS)
-    _check(text, {file.rfilename: file.size for file in info.siblings or []})
+        info = api.model_info(address.repository, revision=address.revision, files_metadata=True, timeout=SECONDS)
+    files: list[Any] = info.siblings or []
+    _check(text, {file.rfilename: file.size for file in files})
     commit = Address(address.repository, info.sha)
     where = {"repo_id": commit.repository, "revision": commit.revision, "endpoint": api.endpoint}
-    wanted = [file.rfilename for file in info.siblings or [] if file.rfilename in LARGEST]
+    wanted = [file.rfilename for file in files if file.rfilename in LARGEST]
     with _speaking(text):
         paths = [Path(hub.hf_hub_download(filename=name, etag_timeout=SECONDS, **where)) for name in wanted]
     return paths[0].parent
@@ -111,8 +112,8 @@ def _api(hub: Any) -> Any:
 
 def _cached(hub: Any, address: Address) -> Path | None:
     """The folder of a commit whose files are all here: no server is asked."""
-    found = [hub.try_to_load_from_cache(address.repository, name, revision=address.revision) for name in LARGEST]
-    needed = [path for path, name in zip(found, LARGEST, strict=True) if name != CARD]
+    paths = [hub.try_to_load_from_cache(address.repository, name, revision=address.revision) for name in LARGEST]
+    needed = [path for path, name in zip(paths, LARGEST, strict=True) if name != CARD]
     return Path(needed[0]).parent if all(isinstance(path, str) for path in needed) else None
 
 

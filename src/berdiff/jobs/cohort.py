@@ -81,7 +81,7 @@ def all_rows(files: ResultFiles) -> list[Row]:
     for path, content in files.read(list(names)).items():
         try:
             rows += rows_of(parse_done(content, files.address(path)), names[path])
-        except InputError:  # somebody else's done.json
+        except InputError:  # another program's done.json
             continue
     return rows
 
@@ -162,9 +162,8 @@ def page(files: ResultFiles, rows: Sequence[Row]) -> str:
 
 def pictures(row: Row) -> list[str]:
     """The files of a result that show it, the one that shows most first; of the overlays of slices the middle one."""
-    found = [name for name in PICTURES if name in row.files]
     slices = [name for name in row.files if name.startswith("overlay/")]
-    return [*found, slices[len(slices) // 2]] if slices else found
+    return [name for name in PICTURES if name in row.files] + slices[len(slices) // 2 :][:1]
 
 
 def _links(row: Row) -> list[tuple[str, str]]:

@@ -24,7 +24,7 @@ class Quantiles(TypedDict):
 
 
 class Measured(TypedDict):
-    """Of one target; of a picture it has an area, of a volume a volume."""
+    """One target's measurements: an area in a picture, a volume in a volume."""
 
     __pydantic_config__ = {"extra": "allow", "strict": True, "allow_inf_nan": False}  # type: ignore[misc]  # noqa: RUF012
     finding_probability: Share

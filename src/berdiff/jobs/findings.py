@@ -62,13 +62,13 @@ class Centers:
     def choose(self, inputs: Sequence[Input], every: bool) -> list[Input]:
         """Those inputs that have findings; `every`: the given ones are all there are, so others are unknown."""
         known = {item.name for item in inputs}
-        found = [item for item in inputs if item.name in self.rows or item.error]
+        chosen = [item for item in inputs if item.name in self.rows or item.error]
         some = ", ".join(map(repr, sorted(known)[:3])) + (", ..." if len(known) > 3 else "")
         for case, rows in self.rows.items() if every else ():
             if case not in known:
                 error = f"{rows[0].where}: no input is called {case!r}; there are {some}"
-                found.append(Input(case or rows[0].where, (self.path,), error=error))
-        return found
+                chosen.append(Input(case or rows[0].where, (self.path,), error=error))
+        return chosen
 
     def asked(self, item: Input) -> Any:
         """What decides the findings of an input, in plain JSON types."""
@@ -167,10 +167,10 @@ class Candidates:
     def _mask(self, item: Input) -> Path:
         if self.path.is_file():
             return self.path
-        found = [path for suffix in SUFFIXES if (path := self.path / f"{item.name}{suffix}").is_file()]
-        expected, names = f"one mask of it, {self.path / item.name}.nii.gz", [path.name for path in found]
-        expect(len(found) == 1, item.what, expected, ", ".join(names) or "none", "missing")
-        return found[0]
+        paths = [path for suffix in SUFFIXES if (path := self.path / f"{item.name}{suffix}").is_file()]
+        expected, names = f"one mask of it, {self.path / item.name}.nii.gz", [path.name for path in paths]
+        expect(len(paths) == 1, item.what, expected, ", ".join(names) or "none", "missing")
+        return paths[0]
 
 
 def piece_centers(mask: np.ndarray, spacing: Sequence[float], where: object) -> list[tuple[int, ...]]:

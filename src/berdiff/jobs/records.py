@@ -46,7 +46,7 @@ def write_record(task: Task, result: Result, folder: Path, written: Sequence[Pat
         list(result.warnings),
     )
     (folder / DONE).write_text(schema.dump(done), encoding="utf-8")
-    return read_done(folder)  # as whoever finds it reads it
+    return read_done(folder)  # as a later run reads it
 
 
 def kept_record(files: ResultFiles, task: Task) -> DoneFile | None:

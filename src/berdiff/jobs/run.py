@@ -182,13 +182,13 @@ class SegmentationJob:
             note(f"left out: {sentence}")
 
     def _pass(self, inputs: Sequence[Input]) -> list[Input]:
-        """Those that another process is at now."""
+        """Those that another process has claimed."""
         left = [item for item in inputs if not self._attempt(item)]
         self._finish_waiting()
         return left
 
     def _attempt(self, item: Input) -> bool:
-        """False where another process is at it."""
+        """False where another process has claimed it."""
         if self.settled(item):
             return True
         ready = None

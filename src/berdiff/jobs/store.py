@@ -2,7 +2,7 @@
 
 settings.json   what was asked; another job is refused in the same place
 NAME/           the files of a result; its done.json, written last, lists them with their sizes: they say it is whole
-.claim-*.part   which process works on what. The lock dies with its process; the file counts how often somebody began,
+.claim-*.part   which process works on what. The lock dies with its process; the file counts the attempts,
                 or says what has failed, for the others at the same job
 
 Several processes may work in one folder at a time. Nobody removes what a living process is writing: leftovers are
@@ -55,13 +55,13 @@ class ResultFiles:
         return {name: content for name, content in zip(names, contents, strict=True) if isinstance(content, bytes)}
 
     def sizes(self, folder: str = "") -> dict[str, int]:
-        """Of the files in a folder, in bytes, by their names from there; hidden ones are nobody's."""
+        """Of the files in a folder, in bytes, by their names from there; hidden ones do not count."""
         if self.folder is not None:
             return dict(_local_sizes(self.folder / folder))
         root = f"{self.root}/{folder}".rstrip("/")
         with self._reaching():
-            found = self.fs.find(root, detail=True)
-        names = {path.removeprefix(f"{root}/"): about["size"] for path, about in found.items()}
+            files = self.fs.find(root, detail=True)
+        names = {path.removeprefix(f"{root}/"): about["size"] for path, about in files.items()}
         return {name: size for name, size in names.items() if not f"/{name}".count("/.")}
 
     def results(self) -> list[str]:
@@ -143,7 +143,7 @@ class Claim:
             file.flush()
 
     def release(self, failed: Mapping[str, str] | None = None) -> None:
-        """Again costs nothing. `failed`, the sentences, stays for the others until nobody is left."""
+        """Again costs nothing. `failed`, the sentences, stays for the other processes until the last one ends."""
         if self._path is None or self._file is None or self._file.closed:
             return
         if failed:
@@ -180,7 +180,7 @@ class ResultStore(ResultFiles, AbstractContextManager["ResultStore"]):
         self._ready = self.folder is None and old == self.settings
         if names and old is None:
             raise InputError(f"{where}: expected a new folder or one of this {what}, found other files in it", "kind")
-        if any(name != SETTINGS for name in names):  # settings without a result bind nobody
+        if any(name != SETTINGS for name in names):  # settings without a result do not bind
             self._refuse_other_settings()
 
     def begin(self) -> None:
@@ -191,7 +191,7 @@ class ResultStore(ResultFiles, AbstractContextManager["ResultStore"]):
             if self.folder is not None:
                 self.folder.mkdir(parents=True, exist_ok=True)
                 self._lock = lock(self.folder / LOCK, wait=False)
-                if self._lock is not None:  # nobody else is at work
+                if self._lock is not None:  # no other process is at work
                     remove_leftovers(self.folder)
                     share(self._lock)
                 else:
@@ -222,7 +222,7 @@ class ResultStore(ResultFiles, AbstractContextManager["ResultStore"]):
 
     @contextmanager
     def alone(self, name: str) -> Generator[None, None, None]:
-        self.begin()  # so that nobody cleans meanwhile
+        self.begin()  # so that no process cleans meanwhile
         with super().alone(name):
             yield
 
@@ -238,7 +238,7 @@ class ResultStore(ResultFiles, AbstractContextManager["ResultStore"]):
         self.close()
 
     def _names(self) -> list[str]:
-        """Of what is there already; hidden files are nobody's."""
+        """What is there already; hidden files do not count."""
         if self.folder is None:
             require_bucket(self.fs, self.root, str(self.where))
             with suppress(FileNotFoundError):
@@ -259,7 +259,7 @@ class ResultStore(ResultFiles, AbstractContextManager["ResultStore"]):
             raise InputError(f"{self.where}: this {self.what} was begun with other settings ({changed})", "changed")
 
     def _old(self) -> Plain | None:
-        """The settings that are there; None where there are none, or the file is somebody else's."""
+        """The settings that are there; None where there are none, or the file is of another program."""
         try:
             content = self.read([SETTINGS]).get(SETTINGS, b"")
             found: Any = schema.loads(content, SETTINGS, f"the settings of the {self.what}")

@@ -191,7 +191,7 @@ def _reduced(path: Path, data: "Dataset", anonymous: bool) -> "Dataset":
         for tag in PERSONAL:
             setattr(kept, tag, "" if anonymous else _valid(tag, data.get(tag)))
     kept.SpecificCharacterSet = "ISO_IR 192"  # UTF-8, whatever the source is written in: targets have any name
-    kept.ReferringPhysicianName = ""  # may be empty, and is nobody's business here
+    kept.ReferringPhysicianName = ""  # may be empty, and is not needed
     return kept
 
 

@@ -117,7 +117,7 @@ def result_tiles(close: CloseUp, representatives: Sequence[Representative]) -> d
 
 
 def target_tiles(close: CloseUp, target: int) -> list[Tile]:
-    """Of one target: contours, saliency and variance."""
+    """Contours, saliency and variance of one target."""
     result, under = close.result, close.image[close.channel]
     saliency = close.of(result.saliency[target])
     contours = contours_tile("contours", under, saliency, target, len(result.targets))
