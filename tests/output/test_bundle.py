@@ -97,18 +97,3 @@ def test_bad_input_is_one_sentence(model: Path, scans: Path, tmp_path: Path, cap
         assert main([*argv, *wrong]) == 2
         assert f"{named}: " in capsys.readouterr().err
     assert not (tmp_path / "n").exists()
-
-
-@pytest.mark.slow
-def test_the_bundled_model(tmp_path: Path):
-    rng = np.random.default_rng(1)
-    scan = rng.integers(60, 120, (80, 90), dtype=np.uint8)
-    scan[30:46, 40:58] = 220
-    (tmp_path / "scans").mkdir()
-    Image.fromarray(scan).save(tmp_path / "scans" / "scan.png")
-    assert main(["export", "lidc", "--format", "bundle", "--out", str(tmp_path / "bundle")]) == 0
-    run(tmp_path / "bundle", tmp_path / "scans", tmp_path / "theirs", center=[38, 49])
-    argv = ["lidc", str(tmp_path / "scans"), "--center", "38", "49", "--device", "cpu"]
-    assert main(["segment", *argv, "--out", str(tmp_path / "ours")]) == 0
-    assert pictures(tmp_path / "ours") == pictures(tmp_path / "theirs")
-    assert any(np.array(Image.open(path)).any() for path in (tmp_path / "theirs").rglob("sample-*.png"))

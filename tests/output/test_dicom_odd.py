@@ -101,18 +101,6 @@ def test_what_cannot_be_referred_to_is_refused_alone(tmp_path: Path):
     assert list(others.failed) == ["two studies"]
 
 
-def test_series_of_several_studies_in_one_folder_are_inputs_of_their_own(tmp_path: Path):
-    folder = tmp_path / "in"
-    for i in range(2):
-        for z in range(2):
-            tags = {"StudyInstanceUID": f"1.2.3.{i}", "PatientID": f"P{i}", **FRAME}
-            write_slice(folder / f"{i}{z}.dcm", np.full((16, 16), 900 * z), z, series=f"1.9.{i}", **tags)
-    assert segment(folder, tmp_path / "out").done == ["1.9.0", "1.9.1"]
-    for i in range(2):
-        data = pydicom.dcmread(tmp_path / f"out/1.9.{i}/measurements.sr.dcm")
-        assert (data.PatientID, data.StudyInstanceUID) == (f"P{i}", f"1.2.3.{i}")
-
-
 def test_our_own_files_beside_the_images_are_left_out(tmp_path: Path):
     """A study comes back from an archive with all of its objects in one folder."""
     write_odd(tmp_path / "in")

@@ -55,13 +55,6 @@ def test_several_targets_are_looked_at_more_closely():
     assert close_up(replace(one, pool=pool, targets=("a", "b"))).image.shape == (1, 64, 64)
 
 
-def test_tiles_of_a_part_show_where_it_is():
-    result = result_2d(size=(200, 300))
-    where, image = result_tiles(close_up(result), result.representatives())["image"]
-    assert where.plane.shape == (200, 300)
-    np.testing.assert_array_equal(where.plane[where.outlines[0][0]].reshape(image.plane.shape), image.plane)
-
-
 def test_outlines_are_on_the_channel_in_which_the_finding_stands_out():
     result = result_2d(channels=3)
     marked = result.samples.any(axis=(0, 1))
