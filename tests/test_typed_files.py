@@ -200,7 +200,7 @@ def check(made: Path, tmp_path: Path, name: str, count: int | None) -> None:
             use(base)
         except InputError as error:
             refused += 1
-            if not re.search(r": expected .+", str(error), re.DOTALL):  # the boundary shortens what is long
+            if not re.search(r".: .+", str(error), re.DOTALL):  # where, and what is wrong
                 raise AssertionError(f"{name}: {mutant[:200]!r}: {str(error)[:2000]}") from error
         except BaseException as error:
             raise AssertionError(f"{name}: {mutant[:3000]!r}: {type(error).__name__}: {error}") from error

@@ -265,7 +265,8 @@ class ResultStore(ResultFiles, AbstractContextManager["ResultStore"]):
             found: Any = schema.loads(content, SETTINGS, f"the settings of the {self.what}")
         except InputError:
             return None
-        return found if isinstance(found, dict) and found.get("job") == self.what else None  # pyright: ignore
+        old: Plain = {**found} if isinstance(found, dict) else {}
+        return old if old.get("job") == self.what else None
 
     def _claim(self, folder: Path, name: str) -> Path:
         digest = hashlib.sha256(name.encode()).hexdigest()
