@@ -53,8 +53,8 @@ def typed_only(address: str | None, file: str | Path, option: str) -> str | None
     """An address out of a file: the same, where it is a local path; refused, where it is not."""
     if address is not None and is_remote(address):
         raise InputError(
-            f"{option}: give the address of the store ({address}) on the command line; those in files, as in {file}, "
-            "are not opened",
+            f"{option}: give the address of the store on the command line; {address} is in {file} alone, and addresses "
+            "out of files are not opened",
             "missing",
         )
     return address
