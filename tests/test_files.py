@@ -19,7 +19,6 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path: Path):
     with files.whole_file(path) as part:
         part.write_text("new")
         assert path.read_text() == "old"
-        assert files.is_leftover(part), "a killed process would leave it under a name that is known"
     assert path.read_text() == "new"
 
     def fail(part: Path) -> None:
@@ -138,7 +137,10 @@ def test_locks_shut_out_and_let_in(tmp_path: Path):
     assert two
     assert files.lock(path, wait=False) is None
     assert not files.only_holder(one)
+    assert files.only_holder(two), "the first has lost its lock"
+    assert not files.only_holder(one)
     two.close()
+    files.share(one)
     assert files.only_holder(one)
     assert files.lock(path, shared=True, wait=False) is None, "exclusive from then on"
     files.share(one)
@@ -162,14 +164,3 @@ def test_a_lock_file_that_its_holder_removed_is_made_anew(tmp_path: Path):
     waiting.join(5)
     assert os.path.samestat(path.stat(), os.fstat(got[0].fileno())), "the lock of the file that is there now"
     got[0].close()
-
-
-def test_a_shared_lock_survives_the_question_whether_one_is_alone(tmp_path):
-    """The system gives the shared lock up where it denies the exclusive one."""
-    one, other = (files.lock(tmp_path / "lock", shared=True) for _ in range(2))
-    assert one
-    assert other
-    assert not files.only_holder(one)
-    assert not files.only_holder(other), "the first one has lost its lock"
-    one.close()
-    assert files.only_holder(other)

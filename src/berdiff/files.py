@@ -8,7 +8,7 @@ import re
 import shutil
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -22,7 +22,7 @@ def _beside(path: Path) -> Path:
 
 
 @contextmanager
-def whole_file(path: str | Path) -> Iterator[Path]:
+def whole_file(path: str | Path) -> Generator[Path, None, None]:
     """Yield a temporary path to write to; rename it to `path` on success, remove it on failure.
 
     The data is on the disk before the rename, so a power cut leaves the old file or the new one. What a killed process
@@ -73,7 +73,7 @@ def write_text(path: str | Path, text: str) -> None:
 
 
 @contextmanager
-def whole_folder(path: str | Path) -> Iterator[Path]:
+def whole_folder(path: str | Path) -> Generator[Path, None, None]:
     """Yield a temporary folder to fill; rename it to `path` on success, remove it on failure.
 
     `path` itself must not exist: what to do with an older one is the caller's decision.
@@ -88,7 +88,7 @@ def whole_folder(path: str | Path) -> Iterator[Path]:
 
 
 @contextmanager
-def replaced_folder(path: str | Path) -> Iterator[Path]:
+def replaced_folder(path: str | Path) -> Generator[Path, None, None]:
     """As `whole_folder`, on the disk before it appears; an older folder gives way to it in one step.
 
     Whoever opens `path`, at any time and after any kill, finds all of the old folder or all of the new one.
@@ -106,7 +106,7 @@ def replaced_folder(path: str | Path) -> Iterator[Path]:
 
 
 @contextmanager
-def _new_folder(path: Path) -> Iterator[Path]:
+def _new_folder(path: Path) -> Generator[Path, None, None]:
     """A folder beside `path`; what is there under its name in the end is removed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = _beside(path)
@@ -177,14 +177,11 @@ def to_disk(path: Path) -> None:
         os.close(handle)
 
 
-def is_leftover(path: Path) -> bool:
-    """Whether a killed process left this unfinished."""
-    return _LEFTOVER.fullmatch(path.name) is not None
-
-
 def remove_leftovers(folder: Path, deep: bool = True) -> None:
-    """At any depth, or only beside each other. Only for a folder that no other process writes to now."""
-    for path in filter(is_leftover, list(folder.rglob(".*.part") if deep else folder.glob(".*.part"))):
+    """What killed processes left unfinished, at any depth or only beside each other. Only for a folder that no other
+    process writes to now."""
+    found = list(folder.rglob(".*.part") if deep else folder.glob(".*.part"))
+    for path in (path for path in found if _LEFTOVER.fullmatch(path.name)):
         shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
 
 
@@ -199,35 +196,21 @@ def lock(path: Path, shared: bool = False, wait: bool = True) -> IO[str] | None:
         file = path.open("a")
         try:
             fcntl.flock(file, how)
+            if os.path.samestat(path.stat(), os.fstat(file.fileno())):
+                return file
         except BlockingIOError:
             file.close()
             return None
-        if is_lock_of(file, path):
-            return file
+        except FileNotFoundError:  # removed
+            pass
         file.close()
 
 
-def is_lock_of(file: IO[str], path: Path) -> bool:
-    """Whether the lock file is still the one that others would open."""
-    try:
-        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
-    except FileNotFoundError:  # its last holder has removed it
-        return False
+def share(file: IO[str]) -> None:
+    """Let others in who want a shared lock too."""
+    fcntl.flock(file, fcntl.LOCK_SH)
 
 
 def only_holder(file: IO[str]) -> bool:
-    """Whether no other process holds the shared lock; it is exclusive from then on.
-
-    Where another does, the lock is shared again: the system gives the old lock up even where it denies the new one.
-    """
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        fcntl.flock(file, fcntl.LOCK_SH)
-        return False
-    return True
-
-
-def share(file: IO[str]) -> None:
-    """Let others in again, after `only_holder`."""
-    fcntl.flock(file, fcntl.LOCK_SH)
+    """Whether no other process holds the shared lock: then it is exclusive, and else it is lost."""
+    return _lock_now(file.fileno())

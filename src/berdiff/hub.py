@@ -8,7 +8,7 @@ Servers, caches and tokens are huggingface_hub's own: HF_ENDPOINT, HF_HOME, HF_T
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,16 +43,16 @@ def is_hub(text: str | Path) -> bool:
 
 
 def parse(text: str) -> Address:
-    found = _ADDRESS.fullmatch("hf://" + text.removeprefix("hf:").lstrip("/"))
-    if found is None or ".." in text:
-        raise InputError(f"{text}: expected hf://owner/name or hf://owner/name@revision, found another form")
-    return Address(*found.groups())
+    match = _ADDRESS.fullmatch("hf://" + text.removeprefix("hf:").lstrip("/"))
+    if match is None or ".." in text:
+        raise InputError(f"{text}: expected hf://owner/name or hf://owner/name@revision, found another form", "name")
+    return Address(*match.groups())
 
 
 def address_of(folder: Path) -> str | None:
     """The address with its commit of a folder that `fetch` gave; None for any other."""
-    found = _SNAPSHOT.search(folder.as_posix())
-    return f"hf://{found[1]}/{found[2]}@{found[3]}" if found else None
+    match = _SNAPSHOT.search(folder.as_posix())
+    return f"hf://{match[1]}/{match[2]}@{match[3]}" if match else None
 
 
 def fetch(text: str) -> Path:
@@ -64,10 +64,11 @@ def fetch(text: str) -> Path:
     api = _api(hub)
     with _speaking(text):
         info = api.model_info(address.repository, revision=address.revision, files_metadata=True, timeout=SECONDS)
-    _check(text, {file.rfilename: file.size for file in info.siblings or []})
+    files: list[Any] = info.siblings or []
+    _check(text, {file.rfilename: file.size for file in files})
     commit = Address(address.repository, info.sha)
     where = {"repo_id": commit.repository, "revision": commit.revision, "endpoint": api.endpoint}
-    wanted = [file.rfilename for file in info.siblings or [] if file.rfilename in LARGEST]
+    wanted = [file.rfilename for file in files if file.rfilename in LARGEST]
     with _speaking(text):
         paths = [Path(hub.hf_hub_download(filename=name, etag_timeout=SECONDS, **where)) for name in wanted]
     return paths[0].parent
@@ -81,7 +82,7 @@ def push(folder: Path, text: str, card: str, private: bool = False, message: str
     address = parse(text)
     hub = _package(text)
     if address.is_commit:
-        raise InputError(f"{text}: expected a branch to write to, found a commit")
+        raise InputError(f"{text}: a commit cannot be written to; name a branch", "unsupported")
     api, add = _api(hub), hub.CommitOperationAdd
     content = {CONFIG: folder / CONFIG, WEIGHTS: folder / WEIGHTS, CARD: card.encode()}
     operations = [add(path_in_repo=name, path_or_fileobj=of) for name, of in content.items()]
@@ -98,7 +99,7 @@ def _package(text: str) -> Any:
         import huggingface_hub
     except ImportError as error:
         install = 'pip install "berdiff[hub]"'
-        raise InputError(f"{text}: this needs `{install}`") from error
+        raise InputError(f"{text}: this needs `{install}`", "missing") from error
     from huggingface_hub.utils import disable_progress_bars, enable_progress_bars
 
     disable_progress_bars() if is_quiet() else enable_progress_bars()
@@ -111,8 +112,8 @@ def _api(hub: Any) -> Any:
 
 def _cached(hub: Any, address: Address) -> Path | None:
     """The folder of a commit whose files are all here: no server is asked."""
-    found = [hub.try_to_load_from_cache(address.repository, name, revision=address.revision) for name in LARGEST]
-    needed = [path for path, name in zip(found, LARGEST, strict=True) if name != CARD]
+    paths = [hub.try_to_load_from_cache(address.repository, name, revision=address.revision) for name in LARGEST]
+    needed = [path for path, name in zip(paths, LARGEST, strict=True) if name != CARD]
     return Path(needed[0]).parent if all(isinstance(path, str) for path in needed) else None
 
 
@@ -120,12 +121,12 @@ def _check(text: str, sizes: dict[str, int | None]) -> None:
     """What is there, and how large, before anything is downloaded."""
     for name in (CONFIG, WEIGHTS):
         if name not in sizes:
-            raise InputError(f"{text}: expected a berdiff model with {name}, found none in the repository")
+            raise InputError(f"{text}: no berdiff model: the repository has no {name}", "missing")
     for name, most in LARGEST.items():
         size = sizes.get(name, 0)
         if size is None or size > most:
             found = "an unknown size" if size is None else f"{size:,}"
-            raise InputError(f"{text}: expected {name} of at most {most:,} bytes, found {found}")
+            raise InputError(f"{text}: expected {name} of at most {most:,} bytes, found {found}", "limit")
     from huggingface_hub import constants
 
     cache = next(
@@ -133,11 +134,11 @@ def _check(text: str, sizes: dict[str, int | None]) -> None:
     )
     needed, free = sum(sizes.get(name) or 0 for name in LARGEST), shutil.disk_usage(cache).free
     if needed > free:
-        raise InputError(f"{text}: expected {needed:,} bytes free in {cache}, found {free:,}")
+        raise InputError(f"{text}: expected {needed:,} bytes free in {cache}, found {free:,}", "limit")
 
 
 @contextmanager
-def _speaking(text: str) -> Iterator[None]:
+def _speaking(text: str) -> Generator[None, None, None]:
     """What huggingface_hub and its HTTP library raise, as one sentence."""
     try:
         yield
@@ -145,21 +146,21 @@ def _speaking(text: str) -> Iterator[None]:
         module = type(error).__module__.split(".")[0]
         if module not in ("huggingface_hub", "httpx", "httpx2", "requests") and not isinstance(error, OSError):
             raise
-        raise InputError(f"{text}: expected {_found(error, first_line(error))}") from error
+        raise InputError(f"{text}: {_refusal(error, first_line(error))}", "access") from error
 
 
-def _found(error: Exception, reason: str) -> str:
+def _refusal(error: Exception, reason: str) -> str:
     from huggingface_hub import errors
 
     status = getattr(getattr(error, "response", None), "status_code", None)
     if isinstance(error, errors.GatedRepoError):
-        return "a model that may be read, found one whose owner must grant access first"
+        return "the owner of this model must grant access first"
     if isinstance(error, errors.RevisionNotFoundError):
-        return "a branch, tag or commit of the repository, found no such one"
+        return "the repository has no such branch, tag or commit"
     if status == 403 or (status == 401 and "credentials" in str(error)):
-        return f"a token (HF_TOKEN) that allows this, found one that is denied ({reason})"
+        return f"your token (HF_TOKEN) does not allow this ({reason})"
     if isinstance(error, errors.RepositoryNotFoundError):
-        return "a repository that exists and may be read with your token (HF_TOKEN), found none"
+        return "there is no such repository that your token (HF_TOKEN) may read"
     if status is not None:
-        return f"a hub that answers, found status {status} ({reason})"
-    return f"a hub that answers, found no answer ({reason})"
+        return f"the hub answers with status {status} ({reason})"
+    return f"the hub does not answer ({reason})"

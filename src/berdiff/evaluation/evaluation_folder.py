@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from berdiff import schema
-from berdiff.data.describe import expect, refuse_older
+from berdiff.data.describe import check, expect, refuse_older
 from berdiff.errors import InputError
 from berdiff.evaluation.per_case import Columns, join, to_csv, typed
 from berdiff.evaluation.result_file import FORMAT, ResultFile
@@ -80,13 +80,15 @@ class EvaluationFolder(ResultStore):
     def _read(self, batch: int) -> tuple[Columns, References]:
         file, what = self._part(batch), "the values of a batch"
         kept = schema.read(file, PartFile, what, nan=True)
-        expect(not self.settings.get("save_samples") or self._samples(batch).is_file(), file, "its samples", "none")
+        there = not self.settings.get("save_samples") or self._samples(batch).is_file()
+        check(there, f"{file}: the samples of this batch are missing", "missing")
         try:
             groups = {"": kept.columns, **kept.references}
             found = {name: typed(values) for name, values in groups.items()}
-            expect(len({len(column) for of in found.values() for column in of.values()}) == 1, file, what, "another")
         except (ValueError, TypeError, OverflowError) as error:
-            raise InputError(f"{file}: expected {what}, found something else ({error})") from error
+            raise InputError(f"{file}: expected {what}, found something else ({error})", "damaged") from error
+        lengths = {len(column) for of in found.values() for column in of.values()}
+        check(len(lengths) == 1, f"{file}: its columns differ in length", "damaged")
         return found.pop(""), found
 
     def _samples(self, batch: int) -> Path:
@@ -113,7 +115,7 @@ class EvaluationFolder(ResultStore):
 def read_result(folder: Path) -> ResultFile:
     """metrics.json of a finished evaluation."""
     file = folder / RESULT
-    expect(file.is_file(), folder, f"a finished evaluation with {RESULT}")
+    expect(file.is_file(), folder, f"a finished evaluation with {RESULT}", code="missing")
     result = schema.read_json(file, "the metrics of an evaluation")
     refuse_older(result, "format", FORMAT, file)
     schema.parse(ResultFile, result, lambda place: f"{file}: {place}" if place else str(file))
@@ -124,10 +126,10 @@ def read_samples(folder: str | Path) -> dict[str, Tensor]:
     """The masks of `--save-samples`: case -> `(n, K, H, W)` uint8."""
     out: dict[str, Tensor] = {}
     files = sorted((Path(folder) / "samples").glob("*.npz"))
-    expect(files, folder, "an evaluation with --save-samples", "no samples/*.npz in it")
+    check(files, f"{folder}: no samples/*.npz; evaluate with --save-samples", "missing")
     for file in files:
         with np.load(file, allow_pickle=False) as stored:
             shape = tuple(int(side) for side in stored["shape"])
             bits = np.unpackbits(stored["packed"], axis=1, count=int(np.prod(shape)))
-            out |= {str(c): torch.from_numpy(m.reshape(shape)) for c, m in zip(stored["case"], bits, strict=True)}
+            out |= {str(c): torch.as_tensor(m.reshape(shape)) for c, m in zip(stored["case"], bits, strict=True)}
     return out

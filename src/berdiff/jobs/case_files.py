@@ -23,9 +23,9 @@ from berdiff.jobs.done_file import DoneFile, Measured, Sizes, are_whole, whole_r
 from berdiff.jobs.findings import Finding
 from berdiff.jobs.records import CROP
 from berdiff.jobs.store import ResultFiles
-from berdiff.output.label_files import label_meaning
 from berdiff.output.nifti import nifti_bytes
 from berdiff.output.overlay_files import by_target
+from berdiff.output.result_file import label_meaning
 from berdiff.targets.targets import Targets, label_map
 
 FINDINGS, TABLE = "findings.json", "findings.csv"
@@ -37,7 +37,7 @@ class FoundFinding(schema.Content):
     center: list[int]
     center_mm: list[float] | None
     measurements: dict[str, Measured]
-    warnings: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list[str])
 
 
 @dataclass(frozen=True)

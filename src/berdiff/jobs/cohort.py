@@ -17,7 +17,7 @@ from berdiff.jobs.done_file import DoneFile, Measured, parse_done
 from berdiff.jobs.records import THUMBNAIL
 from berdiff.jobs.store import DONE, ResultFiles
 from berdiff.output.captions import MARKED_MEANS, NOT_CLINICAL, UNITS, marked_words, percent, rounded
-from berdiff.output.html_report import html_templates
+from berdiff.output.html_report import html_templates, picture_address
 
 CSV, HTML, LOCK = "cohort.csv", "cohort.html", ".cohort.00000000.part"  # the lock is called like a leftover
 PICTURES = ("report.html", "viewer.html", "panel.png", "overlay.png")
@@ -39,9 +39,9 @@ for (const [column, head] of document.querySelectorAll("th").entries()) {
 
 
 QUANTILES = ("q05", "q50", "q95")
-COLUMNS = ("case", "finding", "target", "finding_probability", "empty_share", "extent_mm", "size", "size_unit")
-COLUMNS += (*(f"size_{q}" for q in QUANTILES), "longest_diameter_unit", *(f"longest_diameter_{q}" for q in QUANTILES))
-COLUMNS += ("disagreement",)
+SHARES = ("finding_probability", "empty_share", "extent_mm")
+SIZES = [f"{size}_{part}" for size in ("size", "longest_diameter") for part in ("unit", *QUANTILES)]
+COLUMNS = ("case", "finding", "target", *SHARES, "size", *SIZES, "disagreement")
 
 
 @dataclass(frozen=True)
@@ -67,10 +67,10 @@ class Row:
 
     def values(self) -> list[Any]:
         """In the order of COLUMNS."""
-        of, size, length = self.measured, self.measured[self.size], self.measured["longest_diameter"]
-        values = [self.case, self.finding, self.target, of["finding_probability"], of["empty_share"]]
-        values += [of.get("extent_mm"), self.size, size["unit"]]
-        values += [*(size[q] for q in QUANTILES), length["unit"], *(length[q] for q in QUANTILES), self.disagreement]
+        of: dict[str, Any] = dict(self.measured)
+        sizes = [size[part] for size in (of[self.size], of["longest_diameter"]) for part in ("unit", *QUANTILES)]
+        shares = [of.get(name) for name in SHARES]
+        values = [self.case, self.finding, self.target, *shares, self.size, *sizes, self.disagreement]
         return ["" if value is None else value for value in values]
 
 
@@ -81,7 +81,7 @@ def all_rows(files: ResultFiles) -> list[Row]:
     for path, content in files.read(list(names)).items():
         try:
             rows += rows_of(parse_done(content, files.address(path)), names[path])
-        except InputError:  # somebody else's done.json
+        except InputError:  # another program's done.json
             continue
     return rows
 
@@ -125,39 +125,45 @@ def table(rows: Sequence[Row]) -> str:
 
 def page(files: ResultFiles, rows: Sequence[Row]) -> str:
     """The whole page as text."""
-    environment = html_templates()
     with_picture = dict.fromkeys(f"{row.folder}/{THUMBNAIL}" for row in rows if THUMBNAIL in row.files)
     pictures = files.read(list(with_picture)[:MAX_THUMBNAILS])
 
     def thumbnail(row: Row) -> str:
         """Each once, though a result may have several targets."""
         content = pictures.pop(f"{row.folder}/{THUMBNAIL}", None)
-        return "" if content is None else "data:image/png;base64," + base64.b64encode(content).decode("ascii")
+        return "" if content is None else picture_address(content)
 
     common = [note for note in rows[0].notes if all(note in row.notes for row in rows)]
     digest = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode("ascii")
-    environment.globals |= {"thumbnail": thumbnail, "links": _links, "size": _size, "percent": percent}
-    environment.globals |= {"marked_words": marked_words, "marked_means": MARKED_MEANS}
     own = {row.folder: "; ".join(note for note in row.notes if note not in common) for row in rows}
-    return environment.get_template("cohort.html.j2").render(
-        rows=rows,
-        results=len({row.folder for row in rows}),
-        thumbnails=MAX_THUMBNAILS,
-        targets=len({row.target for row in rows}) > 1,
-        common=[note for note in common if note.lower() != NOT_CLINICAL],
-        own=own,
-        noted=any(own.values()),
-        script=SCRIPT,
-        digest=digest,
-        version=__version__,
+    return (
+        html_templates()
+        .get_template("cohort.html.j2")
+        .render(
+            rows=rows,
+            results=len({row.folder for row in rows}),
+            thumbnails=MAX_THUMBNAILS,
+            targets=len({row.target for row in rows}) > 1,
+            common=[note for note in common if note.lower() != NOT_CLINICAL],
+            own=own,
+            noted=any(own.values()),
+            script=SCRIPT,
+            digest=digest,
+            version=__version__,
+            thumbnail=thumbnail,
+            links=_links,
+            size=_size,
+            percent=percent,
+            marked_words=marked_words,
+            marked_means=MARKED_MEANS,
+        )
     )
 
 
 def pictures(row: Row) -> list[str]:
     """The files of a result that show it, the one that shows most first; of the overlays of slices the middle one."""
-    found = [name for name in PICTURES if name in row.files]
     slices = [name for name in row.files if name.startswith("overlay/")]
-    return [*found, slices[len(slices) // 2]] if slices else found
+    return [name for name in PICTURES if name in row.files] + slices[len(slices) // 2 :][:1]
 
 
 def _links(row: Row) -> list[tuple[str, str]]:

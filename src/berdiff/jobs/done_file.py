@@ -24,7 +24,7 @@ class Quantiles(TypedDict):
 
 
 class Measured(TypedDict):
-    """Of one target; of a picture it has an area, of a volume a volume."""
+    """One target's measurements: an area in a picture, a volume in a volume."""
 
     __pydantic_config__ = {"extra": "allow", "strict": True, "allow_inf_nan": False}  # type: ignore[misc]  # noqa: RUF012
     finding_probability: Share
@@ -43,20 +43,20 @@ class DoneFile(schema.Content):
     name: str = ""
     case: str | None = None
     finding: dict[str, Any] | None = None
-    sources: list[dict[str, Any]] = field(default_factory=list)
-    files: Sizes = field(default_factory=dict)
-    measurements: dict[str, Measured] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
+    sources: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    files: Sizes = field(default_factory=dict[str, Natural])
+    measurements: dict[str, Measured] = field(default_factory=dict[str, Measured])
+    notes: list[str] = field(default_factory=list[str])
     title: str = ""
-    warnings: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list[str])
 
     def check(self) -> None:
         for target, measured in self.measurements.items():
             if ("area" in measured) == ("volume" in measured):
-                raise InputError(f"measurements: expected an area or a volume of {target!r}, found none or both")
+                raise InputError(f"measurements: {target!r} needs either an area or a volume")
         for name in self.files:
             if PurePath(name).is_absolute() or ".." in PurePath(name).parts:
-                raise InputError(f"files: expected files inside the folder, found {name!r}")
+                raise InputError(f"files: {name!r} is outside the folder", "name")
 
 
 def read_done(folder: Path) -> DoneFile:
@@ -84,7 +84,3 @@ def are_whole(files: ResultFiles, folder: str, listed: Sizes) -> bool:
     """Whether every file is there, and as long as it was."""
     there = files.sizes(folder)
     return all(there.get(name) == size for name, size in listed.items())
-
-
-def sizes_of(folder: Path, names: list[str]) -> dict[str, int]:
-    return {name: (folder / name).stat().st_size for name in names}

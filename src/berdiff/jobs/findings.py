@@ -10,7 +10,7 @@ import numpy as np
 
 from berdiff import schema
 from berdiff.data.csv_table import read_csv
-from berdiff.data.describe import by, expect
+from berdiff.data.describe import by, check, expect
 from berdiff.data.reading import read_labels
 from berdiff.errors import InputError
 from berdiff.inference.inputs import Input
@@ -54,22 +54,21 @@ class Centers:
             name = row.name or f"finding-{len(rows) + 1}"
             same = rows.setdefault(name.casefold(), row._replace(name=name))
             if same.where != row.where:  # neither is taken: which one is meant is not known
-                expected = f"findings of different names in the case {case!r}"
-                error = f"{row.where}: expected {expected}, found {name!r} again"
+                error = f"{row.where}: the case {case!r} has another finding called {name!r}"
                 rows[name.casefold()] = same._replace(error=error)
-        expect(by_name, path, "at least one centre")
+        check(by_name, f"{path}: no centres in the table", "missing")
         self.rows = {case: list(rows.values()) for case, rows in by_name.items()}
 
     def choose(self, inputs: Sequence[Input], every: bool) -> list[Input]:
         """Those inputs that have findings; `every`: the given ones are all there are, so others are unknown."""
         known = {item.name for item in inputs}
-        found = [item for item in inputs if item.name in self.rows or item.error]
+        chosen = [item for item in inputs if item.name in self.rows or item.error]
         some = ", ".join(map(repr, sorted(known)[:3])) + (", ..." if len(known) > 3 else "")
         for case, rows in self.rows.items() if every else ():
             if case not in known:
-                error = f"{rows[0].where}: expected the name of an input ({some}) in the column case, found {case!r}"
-                found.append(Input(case or rows[0].where, (self.path,), error=error))
-        return found
+                error = f"{rows[0].where}: no input is called {case!r}; there are {some}"
+                chosen.append(Input(case or rows[0].where, (self.path,), error=error))
+        return chosen
 
     def asked(self, item: Input) -> Any:
         """What decides the findings of an input, in plain JSON types."""
@@ -88,23 +87,17 @@ class Centers:
 
     def _center(self, row: _Row, read: ReadInput) -> tuple[int, ...]:
         place, shape = row.place, read.shape
-        if self.mm:
-            expect(read.grid.affine is not None, row.where, f"a volume with a place in space for mm, not {read.what}")
-            expect(None not in place, row.where, "a number in the column z", "an empty one")
-            exact = read.grid.to_voxel([at for at in place if at is not None], read.what)
-        elif len(shape) == 2:
-            expect(place[0] is None, row.where, f"an empty z for the 2D image {read.what}", f"{place[0]}")
-            exact = place[1:]
-        else:
-            expect(
-                place[0] is not None, row.where, f"a number in the column z for the volume {read.what}", "an empty one"
-            )
-            exact = place
-        center = tuple(floor(number + 0.5) for number in exact if number is not None)
+        volume, placed = len(shape) == 3, read.grid.affine is not None
+        check(placed or not self.mm, f"{row.where}: {read.what} has no place in space, which mm need", "place")
+        check(place[0] is not None or not (volume or self.mm), f"{row.where}: the column z is empty", "missing")
+        check(place[0] is None or volume or self.mm, f"{row.where}: {read.what} is 2D, leave z empty", "place")
+        exact = [at for at in place if at is not None]
+        exact = read.grid.to_voxel(exact, read.what) if self.mm else exact
+        center = tuple(floor(number + 0.5) for number in exact)
         inside = all(0 <= at < length for at, length in zip(center, shape, strict=True))
-        axes = "slices, rows, columns" if len(shape) == 3 else "rows, columns"
+        axes = "slices, rows, columns" if volume else "rows, columns"
         voxel = " ".join(f"{at:g}" for at in center) + (" (as voxel)" if self.mm else "")
-        expect(inside, row.where, f"a centre inside the {by(shape)} {axes} of {read.what}", voxel)
+        expect(inside, row.where, f"a centre inside the {by(shape)} {axes} of {read.what}", voxel, "place")
         return center
 
 
@@ -115,9 +108,9 @@ def _read_rows(path: Path) -> list[tuple[str, _Row]]:
     for where, line, more in lines:
         case, name = (line.get(column, "") for column in ("case", "finding"))
         try:
-            expect(not more, where, f"{len(columns)} columns", "more")
+            check(not more, f"{where}: more than {len(columns)} columns", "shape")
             named = "a finding's name without / or \\, not beginning with a dot nor ending like a file of its case"
-            expect(not name or _NAME.fullmatch(name), where, named, repr(name))
+            expect(not name or _NAME.fullmatch(name), where, named, repr(name), "name")
             place = tuple(_number(line.get(column), where, column) for column in ("z", "y", "x"))
             rows.append((case, _Row(where, name, place)))
         except InputError as error:
@@ -149,12 +142,12 @@ class Candidates:
     kind = "candidates"
 
     def __init__(self, path: Path) -> None:
-        expect(path.exists(), path, "a mask, or a folder of masks", "nothing there")
+        expect(path.exists(), path, "a mask, or a folder of masks", "nothing there", "missing")
         self.path = path
 
     def choose(self, inputs: Sequence[Input], every: bool) -> list[Input]:
         fits = self.path.is_dir() or len(inputs) == 1
-        expect(fits, self.path, f"a folder with a mask for each of {len(inputs)} inputs", "a file")
+        expect(fits, self.path, f"a folder with a mask for each of {len(inputs)} inputs", "a file", "kind")
         return list(inputs)
 
     def asked(self, item: Input) -> Any:
@@ -163,37 +156,38 @@ class Candidates:
 
     def find(self, item: Input, read: ReadInput) -> list[Finding]:
         mask = self._mask(item)
-        expect(read.file is not None, mask, "an input of image files, which have a grid", f"a case of {read.what}")
-        assert read.file is not None
+        if read.file is None:
+            raise InputError(f"{mask}: masks of candidates go with image files, not with a case of {read.what}", "kind")
         labels = read_labels(mask, read.file)
         whole = labels.dtype.kind in "biu" or (labels == np.rint(labels)).all()
-        expect(whole, mask, "a mask of whole numbers", "fractions")
+        expect(whole, mask, "a mask of whole numbers", "fractions", "kind")
         centers = piece_centers(labels != 0, read.grid.spacing, mask)
         return [Finding(f"finding-{i}", at[-len(read.shape) :]) for i, at in enumerate(centers, 1)]
 
     def _mask(self, item: Input) -> Path:
         if self.path.is_file():
             return self.path
-        found = [path for suffix in SUFFIXES if (path := self.path / f"{item.name}{suffix}").is_file()]
-        expected = f"one mask of it, {self.path / item.name}.nii.gz"
-        expect(len(found) == 1, item.what, expected, ", ".join(path.name for path in found) or "none")
-        return found[0]
+        paths = [path for suffix in SUFFIXES if (path := self.path / f"{item.name}{suffix}").is_file()]
+        expected, names = f"one mask of it, {self.path / item.name}.nii.gz", [path.name for path in paths]
+        expect(len(paths) == 1, item.what, expected, ", ".join(names) or "none", "missing")
+        return paths[0]
 
 
 def piece_centers(mask: np.ndarray, spacing: Sequence[float], where: object) -> list[tuple[int, ...]]:
     """Of each connected piece of a mask `(Z, H, W)`, in the order of their first voxels: its voxel that lies nearest to
     its centre of mass."""
-    from scipy import ndimage
+    from scipy import ndimage  # pyright: ignore[reportMissingTypeStubs]
 
     pieces = np.zeros(mask.shape, np.int32)
-    ndimage.label(mask, structure=np.ones((3, 3, 3)), output=pieces)
+    scipy: Any = ndimage
+    scipy.label(mask, structure=np.ones((3, 3, 3)), output=pieces)
     count = int(pieces.max())
-    expect(count, where, "a mask with at least one marked voxel", "an empty one")
-    expect(count <= MOST, where, f"a mask of at most {MOST} connected pieces", count)
+    check(count, f"{where}: the mask is empty", "missing")
+    expect(count <= MOST, where, f"a mask of at most {MOST} connected pieces", count, "limit")
     scale = np.array([1.0, *spacing])[-3:]
     scale = scale if np.isfinite(scale).all() else np.ones(3)
     centers: list[tuple[int, ...]] = []
-    for number, box in enumerate(ndimage.find_objects(pieces), 1):
+    for number, box in enumerate(scipy.find_objects(pieces), 1):
         voxels = np.argwhere(pieces[box] == number)
         away = ((voxels - voxels.mean(0)) * scale) ** 2
         nearest = voxels[away.sum(1).argmin()] + [axis.start for axis in box]
@@ -211,10 +205,10 @@ def open_findings(options: FindingOptions, region: Region) -> FindingSource | No
     schema.check(options, FindingOptions, option)
     if options.centers is None and options.candidates is None:
         for name, given in (("--extent", region.extent is not None), ("--slice", region.slice)):
-            expect(not given or region.center, name, "--center Z Y X, --centers or --candidates beside it")
+            check(not given or region.center, f"{name}: needs --center Z Y X, --centers or --candidates", "conflict")
         return None
     given = "--centers" if options.candidates is None else "--candidates"
-    expect(not region.chosen, given, "no --center, --box or --slices beside it", "both")
+    check(not region.chosen, f"{given}: does not go with --center, --box or --slices", "conflict")
     if options.centers is not None:
         return Centers(options.centers, options.centers_unit == "mm")
     assert options.candidates is not None

@@ -12,14 +12,13 @@ from typing import Any, cast
 import numpy as np
 
 from berdiff import schema
-from berdiff.data.describe import expect
-from berdiff.files import whole_file, write_text
+from berdiff.data.describe import check
 from berdiff.inference.result import Result
-from berdiff.jobs.done_file import DoneFile, Measured, read_done, sizes_of, whole_result
+from berdiff.jobs.done_file import DoneFile, Measured, read_done, whole_result
 from berdiff.jobs.store import DONE, ResultFiles
 from berdiff.jobs.tasks import Task
 from berdiff.output.captions import notes
-from berdiff.output.pictures import enlarged, outlined
+from berdiff.output.pictures import fitted, outlined
 from berdiff.output.tiles import contours_tile, masks_tile, picture_bytes
 from berdiff.output.views import close_up
 
@@ -29,24 +28,25 @@ SIDE = 160  # pixels of a thumbnail, at most
 
 def write_record(task: Task, result: Result, folder: Path, written: Sequence[Path], title: str) -> DoneFile:
     """done.json, the last file of a folder that appears whole. `title`: what people call it."""
-    files = [str(path.relative_to(folder)) for path in written]
-    if task.finding is not None and result.volume:
-        files.append(write_crop(result, folder))
-    with whole_file(folder / THUMBNAIL) as picture:
-        picture.write_bytes(thumbnail(result))
+    (folder / THUMBNAIL).write_bytes(thumbnail(result))
+    files = [*written, folder / THUMBNAIL]
+    if task.finding is not None and result.volume:  # saliency and majority of the region alone
+        first = np.array([start for start, _ in result.region or [(0, 0)] * 3])
+        np.savez_compressed(folder / CROP, first=first, saliency=result.saliency, majority=result.majority())
+        files.append(folder / CROP)
     done = DoneFile(
         task.folder,
         task.case,
-        finding_of(task),
+        _finding_of(task),
         task.sources,
-        sizes_of(folder, [*files, THUMBNAIL]),
+        {str(path.relative_to(folder)): path.stat().st_size for path in files},
         cast(dict[str, Measured], result.measurements()),
         notes(result),
         title,
         list(result.warnings),
     )
-    write_text(folder / DONE, schema.dump(done))
-    return read_done(folder)  # as whoever finds it reads it
+    (folder / DONE).write_text(schema.dump(done), encoding="utf-8")
+    return read_done(folder)  # as a later run reads it
 
 
 def kept_record(files: ResultFiles, task: Task) -> DoneFile | None:
@@ -55,35 +55,22 @@ def kept_record(files: ResultFiles, task: Task) -> DoneFile | None:
     done = whole_result(files, task.folder)
     if done is None and not files.is_foreign(task.folder):
         return None
-    same = done is not None and done.sources == task.sources and done.finding == finding_of(task)
-    others = "those of another file or place, or of something else; remove them or take another --out"
-    expect(same, files.address(task.folder), f"the results of {task.item.what} as it is now", others)
+    same = done is not None and done.sources == task.sources and done.finding == _finding_of(task)
+    others = f"the files there are not of {task.item.what} as it is now; remove them or take another --out"
+    check(same, f"{files.address(task.folder)}: {others}", "changed")
     return done
 
 
-def finding_of(task: Task) -> dict[str, Any] | None:
+def _finding_of(task: Task) -> dict[str, Any] | None:
     return None if task.finding is None else {"name": task.finding.name, "center": list(task.finding.center)}
-
-
-def write_crop(result: Result, folder: Path) -> str:
-    """Saliency and majority of the region alone."""
-    first = np.array([start for start, _ in result.region or [(0, 0)] * 3])
-    with whole_file(folder / CROP) as part, part.open("wb") as file:
-        np.savez_compressed(file, first=first, saliency=result.saliency, majority=result.majority())
-    return CROP
 
 
 def thumbnail(result: Result) -> bytes:
     """A small picture of the finding: the contours of one target, or the majority of several, close up."""
     close = close_up(result)
-    # every so many pixels of a large picture: outlines of all of them would take long, and then not be seen
-    step = -(-max(close.image.shape[-2:]) // (4 * SIDE))
-    few = (..., slice(None, None, step), slice(None, None, step))
-    under = close.image[close.channel][few]
+    under = close.image[close.channel]
     if len(result.targets) == 1:
-        tile = replace(contours_tile("", under, close.of(result.saliency[0])[few], 0, 1), key=())
+        tile = replace(contours_tile("", under, close.of(result.saliency[0]), 0, 1), key=())
     else:
-        tile = masks_tile("", under, close.of(result.majority())[few], result.kind)
-    picture = outlined(tile, enlarged(tile, result.grid.aspect, SIDE // 2), 1)
-    picture.thumbnail((SIDE, SIDE))
-    return picture_bytes(picture)
+        tile = masks_tile("", under, close.of(result.majority()))
+    return picture_bytes(outlined(tile, fitted(tile, result.grid.aspect, SIDE, SIDE), 1))

@@ -10,7 +10,7 @@ Several processes share a store (`store.py`): each takes inputs that no other ha
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -32,7 +32,7 @@ from berdiff.jobs.cohort import write_cohort
 from berdiff.jobs.done_file import DoneFile
 from berdiff.jobs.findings import Finding, FindingSource
 from berdiff.jobs.records import kept_record, write_record
-from berdiff.jobs.store import Claim, ResultStore
+from berdiff.jobs.store import Claim, ResultStore, unwritable
 from berdiff.jobs.tasks import Task, Tasks
 from berdiff.output import exports
 from berdiff.output.anonymous import anonymous_title
@@ -46,12 +46,12 @@ TRIES = 2  # of an input whose process died
 class Outcome:
     """Of inputs, or of their findings. `measurements` are of those segmented now, not of those found done."""
 
-    done: list[str] = field(default_factory=list)
-    skipped: list[str] = field(default_factory=list)
-    failed: dict[str, str] = field(default_factory=dict)  # name -> the sentence
-    measurements: dict[str, dict[str, Any]] = field(default_factory=dict)
-    titles: dict[str, str] = field(default_factory=dict)  # what people call them, where that is not the name
-    warnings: dict[str, list[str]] = field(default_factory=dict)
+    done: list[str] = field(default_factory=list[str])
+    skipped: list[str] = field(default_factory=list[str])
+    failed: dict[str, str] = field(default_factory=dict[str, str])  # name -> the sentence
+    measurements: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    titles: dict[str, str] = field(default_factory=dict[str, str])  # what people call them, where that is not the name
+    warnings: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
 
     @property
     def counts(self) -> str:
@@ -81,7 +81,7 @@ class _Ready:
     tasks: list[Task]
     opened: Prepared | None = None  # of an input that is one task
     read: ReadInput | None = None  # of one with findings
-    records: dict[Finding, DoneFile] = field(default_factory=dict)  # of findings that are done
+    records: dict[Finding, DoneFile] = field(default_factory=dict[Finding, DoneFile])  # of findings that are done
     claim: Claim = field(default_factory=Claim)
 
 
@@ -125,7 +125,7 @@ class SegmentationJob:
         with self.at_work(inputs):
             left = self._pass(inputs)
             if left:
-                self.report(f"waiting for {len(left)} inputs that other processes are at")
+                self.report(f"waiting for {len(left)} inputs claimed by other processes")
             while left:
                 before, left = len(left), self._pass(left)
                 if len(left) == before:
@@ -133,7 +133,7 @@ class SegmentationJob:
         return self.outcome
 
     @contextmanager
-    def at_work(self, inputs: Sequence[Input]) -> Iterator[None]:
+    def at_work(self, inputs: Sequence[Input]) -> Generator[None, None, None]:
         """The store is held meanwhile; at the end the tables of all results that are there are written."""
         count = 1 if self.findings else None  # of each input, as far as is known before it is read
         self._slices = {item.name: count or count_slices(item, self.settings.region) for item in inputs}
@@ -143,8 +143,7 @@ class SegmentationJob:
                 if not self.worker and (self.outcome.done or self.outcome.skipped):
                     write_cohort(self.store)
         except OSError as error:  # what cannot be read is an InputError: this is from writing, and stays so
-            reason = error.strerror or error
-            raise InputError(f"{self.output.out}: expected a folder that can be written, found {reason}") from error
+            raise unwritable(self.output.out, error) from error
         finally:
             for item in inputs:
                 item.release()
@@ -183,13 +182,13 @@ class SegmentationJob:
             note(f"left out: {sentence}")
 
     def _pass(self, inputs: Sequence[Input]) -> list[Input]:
-        """Those that another process is at now."""
+        """Those that another process has claimed."""
         left = [item for item in inputs if not self._attempt(item)]
         self._finish_waiting()
         return left
 
     def _attempt(self, item: Input) -> bool:
-        """False where another process is at it."""
+        """False where another process has claimed it."""
         if self.settled(item):
             return True
         ready = None
@@ -224,8 +223,7 @@ class SegmentationJob:
 
     def lose(self, item: Input) -> None:
         """An input that its processes died at."""
-        found = f"{TRIES} that died at it (out of memory?)"
-        self.fail(item, item.name, f"{item.what}: expected a worker to finish it, found {found}")
+        self.fail(item, item.name, f"{item.what}: {TRIES} workers died at it (out of memory?)")
         self._advance(self._slices[item.name])
 
     def _open(self, item: Input) -> _Ready | None:
@@ -263,11 +261,11 @@ class SegmentationJob:
         """Sample and write what is claimed: images together, findings one after the other."""
         try:
             if self.findings is None:
-                self._sample([(one.tasks[0], one) for one in batch])
+                self._sample(batch)
                 return
             (one,) = batch
             for task in one.tasks:
-                self._sample([(task, one)])
+                self._sample_finding(task, one)
             assert one.read is not None
             failed = self.failed.get(one.item.name, {})
             shown = {task.finding.name: failed[task.name] for task in one.tasks if task.finding and task.name in failed}
@@ -279,36 +277,42 @@ class SegmentationJob:
                 one.claim.release(self.failed.get(one.item.name))
                 one.item.release()
 
-    def _sample(self, batch: list[tuple[Task, _Ready]]) -> None:
-        """Sample and write tasks. Where a batch fails, each is tried by itself, so that only the culprit fails."""
-        before, whole = self._done, self.findings is None
+    def _sample(self, batch: list[_Ready]) -> None:
+        """Images together. Where a batch fails, each is tried by itself, so that only the culprit fails."""
+        before = self._done
         try:
-            first, ready = batch[0]
-            if not whole and (kept := kept_record(self.store, first)) is not None:
-                self._add(first, ready, kept, now=False)
-            else:
-                images = [self._image(task, ready) for task, ready in batch]
-                settings, advance = replace(self.settings, region=first.place), self._advance if whole else _silent
-                for one, result in zip(batch, self.model.results(images, settings, advance), strict=True):
-                    self._write(*one, result)
+            images = [one.opened for one in batch if one.opened is not None]
+            for one, result in zip(batch, self.model.results(images, self.settings, self._advance), strict=True):
+                self._write(one.tasks[0], one, result)
+        except OSError:  # from writing: the others would fail too
+            raise
         except Exception as error:  # of any kind: the others are not to fail with it
-            if isinstance(error, OSError):  # from writing: it would fail the others too
-                raise
             if len(batch) == 1:
-                self.fail(first.item, first.name, str(refusal(error, first.what)))
-            for task, ready in batch if len(batch) > 1 else ():
-                if task.name not in self.outcome.measurements:
-                    self._sample([(task, ready)])
+                self.fail(batch[0].item, batch[0].item.name, str(refusal(error, batch[0].item.what)))
+            for one in batch if len(batch) > 1 else ():
+                if one.item.name not in self.outcome.measurements:
+                    self._sample([one])
         self._done = before  # by the inputs' own count from here on: what was tried twice counts once
-        self._advance(sum(self._slices[task.item.name] if whole else 1 for task, _ in batch))
+        self._advance(sum(self._slices[one.item.name] for one in batch))
 
-    def _image(self, task: Task, ready: _Ready) -> Prepared:
-        if task.finding is not None and task.finding.error:
-            raise InputError(task.finding.error)
-        if ready.opened is not None:
-            return ready.opened
+    def _sample_finding(self, task: Task, ready: _Ready) -> None:
+        """Sampled and written, where it is not done."""
+        assert task.finding is not None
         assert ready.read is not None
-        return ready.read.at(task.place, task.name, whole=False)
+        try:
+            if (kept := kept_record(self.store, task)) is not None:
+                self._add(task, ready, kept, now=False)
+            elif task.finding.error:
+                raise InputError(task.finding.error)
+            else:
+                image = ready.read.at(task.place, task.name, whole=False)
+                (result,) = self.model.results([image], replace(self.settings, region=task.place))
+                self._write(task, ready, result)
+        except OSError:
+            raise
+        except Exception as error:
+            self.fail(task.item, task.name, str(refusal(error, task.what)))
+        self._advance(1)
 
     def _write(self, task: Task, ready: _Ready, result: Result) -> None:
         output = self.output
@@ -342,8 +346,6 @@ def binding(settings: dict[str, Any]) -> dict[str, Any]:
     region = settings.get("region")
     if not isinstance(region, dict):
         return settings
-    return {**settings, "region": {name: value for name, value in region.items() if name != "pad"}}
-
-
-def _silent(slices: int) -> None:
-    """Findings count as one, however many slices they have."""
+    kept: dict[str, Any] = {**region}
+    kept.pop("pad", None)
+    return {**settings, "region": kept}

@@ -2,7 +2,7 @@
 
 settings.json   what was asked; another job is refused in the same place
 NAME/           the files of a result; its done.json, written last, lists them with their sizes: they say it is whole
-.claim-*.part   which process works on what. The lock dies with its process; the file counts how often somebody began,
+.claim-*.part   which process works on what. The lock dies with its process; the file counts the attempts,
                 or says what has failed, for the others at the same job
 
 Several processes may work in one folder at a time. Nobody removes what a living process is writing: leftovers are
@@ -13,7 +13,7 @@ the same bytes to the same names.
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,16 +21,7 @@ from typing import IO, Any
 
 from berdiff import schema
 from berdiff.errors import InputError
-from berdiff.files import (
-    is_lock_of,
-    lock,
-    only_holder,
-    remove_folder,
-    remove_leftovers,
-    share,
-    whole_file,
-    whole_folder,
-)
+from berdiff.files import lock, only_holder, remove_folder, remove_leftovers, share, whole_file, whole_folder
 from berdiff.remote import filesystem, place, require_bucket, speaking, upload
 
 SETTINGS, DONE, LOCK = "settings.json", "done.json", ".lock"
@@ -55,6 +46,7 @@ class ResultFiles:
         """The contents of those that are there; of an object store all at once, for each by itself would wait."""
         if self.folder is not None:
             return {name: (self.folder / name).read_bytes() for name in names if (self.folder / name).is_file()}
+        contents: list[Any] = []
         with self._reaching():
             contents = self.fs.cat_ranges([f"{self.root}/{name}" for name in names], None, None) if names else []
             for content in contents:
@@ -63,13 +55,13 @@ class ResultFiles:
         return {name: content for name, content in zip(names, contents, strict=True) if isinstance(content, bytes)}
 
     def sizes(self, folder: str = "") -> dict[str, int]:
-        """Of the files in a folder, in bytes, by their names from there; hidden ones are nobody's."""
+        """Of the files in a folder, in bytes, by their names from there; hidden ones do not count."""
         if self.folder is not None:
             return dict(_local_sizes(self.folder / folder))
         root = f"{self.root}/{folder}".rstrip("/")
         with self._reaching():
-            found = self.fs.find(root, detail=True)
-        names = {path.removeprefix(f"{root}/"): about["size"] for path, about in found.items()}
+            files = self.fs.find(root, detail=True)
+        names = {path.removeprefix(f"{root}/"): about["size"] for path, about in files.items()}
         return {name: size for name, size in names.items() if not f"/{name}".count("/.")}
 
     def results(self) -> list[str]:
@@ -90,7 +82,7 @@ class ResultFiles:
                 part.write_bytes(content)
 
     @contextmanager
-    def new(self, name: str) -> Iterator[Path]:
+    def new(self, name: str) -> Generator[Path, None, None]:
         """A folder to fill, which becomes a result: renamed into place, or uploaded with its done.json at the end.
 
         Whoever asks has claimed it and found it missing or damaged, so what is left of a damaged one is removed.
@@ -111,7 +103,7 @@ class ResultFiles:
         return self.folder is not None and (self.folder / name).exists() and not (self.folder / name / DONE).is_file()
 
     @contextmanager
-    def alone(self, name: str) -> Iterator[None]:
+    def alone(self, name: str) -> Generator[None, None, None]:
         """One process at a time; of two at an object store the last one's files stay, which are whole."""
         path = self.folder / name if self.folder is not None else None
         held = lock(path) if path is not None else None
@@ -123,7 +115,7 @@ class ResultFiles:
                 held.close()
 
     @contextmanager
-    def _reaching(self) -> Iterator[None]:
+    def _reaching(self) -> Generator[None, None, None]:
         try:
             with speaking(self.where, "an address that can be written"):
                 yield
@@ -151,7 +143,7 @@ class Claim:
             file.flush()
 
     def release(self, failed: Mapping[str, str] | None = None) -> None:
-        """Again costs nothing. `failed`, the sentences, stays for the others until nobody is left."""
+        """Again costs nothing. `failed`, the sentences, stays for the other processes until the last one ends."""
         if self._path is None or self._file is None or self._file.closed:
             return
         if failed:
@@ -187,8 +179,8 @@ class ResultStore(ResultFiles, AbstractContextManager["ResultStore"]):
         self.begun = bool(names)  # here, by whomever
         self._ready = self.folder is None and old == self.settings
         if names and old is None:
-            raise InputError(f"{where}: expected a new folder or one of this {what}, found other files in it")
-        if any(name != SETTINGS for name in names):  # settings without a result bind nobody
+            raise InputError(f"{where}: expected a new folder or one of this {what}, found other files in it", "kind")
+        if any(name != SETTINGS for name in names):  # settings without a result do not bind
             self._refuse_other_settings()
 
     def begin(self) -> None:
@@ -198,15 +190,18 @@ class ResultStore(ResultFiles, AbstractContextManager["ResultStore"]):
         try:
             if self.folder is not None:
                 self.folder.mkdir(parents=True, exist_ok=True)
-                if not self._take_lock(self.folder):  # somebody is at work on a first result
-                    self._refuse_other_settings()
+                self._lock = lock(self.folder / LOCK, wait=False)
+                if self._lock is not None:  # no other process is at work
+                    remove_leftovers(self.folder)
+                    share(self._lock)
+                else:
+                    self._lock = lock(self.folder / LOCK, shared=True)
+                    self._refuse_other_settings()  # there may be no result yet
             if self.folder is None or self._old() != self.settings:
                 self.write(SETTINGS, schema.dump(self.settings).encode())
             self.begun = self._ready = True
         except OSError as error:
-            raise InputError(
-                f"{self.where}: expected a folder that can be written, found {error.strerror or error}"
-            ) from error
+            raise unwritable(self.where, error) from error
 
     def take(self, name: str) -> Claim | None:
         """The claim on an input; None where another process has it. The job is begun."""
@@ -226,8 +221,8 @@ class ResultStore(ResultFiles, AbstractContextManager["ResultStore"]):
             return {}
 
     @contextmanager
-    def alone(self, name: str) -> Iterator[None]:
-        self.begin()  # so that nobody cleans meanwhile
+    def alone(self, name: str) -> Generator[None, None, None]:
+        self.begin()  # so that no process cleans meanwhile
         with super().alone(name):
             yield
 
@@ -243,7 +238,7 @@ class ResultStore(ResultFiles, AbstractContextManager["ResultStore"]):
         self.close()
 
     def _names(self) -> list[str]:
-        """Of what is there already; hidden files are nobody's."""
+        """What is there already; hidden files do not count."""
         if self.folder is None:
             require_bucket(self.fs, self.root, str(self.where))
             with suppress(FileNotFoundError):
@@ -251,22 +246,8 @@ class ResultStore(ResultFiles, AbstractContextManager["ResultStore"]):
                 return [name for name in paths if not name.startswith(".")]
             return []
         if self.folder.exists() and not self.folder.is_dir():
-            raise InputError(f"{self.folder}: expected a folder for the {self.what}, found a file")
+            raise InputError(f"{self.folder}: expected a folder for the {self.what}, found a file", "kind")
         return [path.name for path in self.folder.iterdir() if path.name[0] != "."] if self.folder.is_dir() else []
-
-    def _take_lock(self, folder: Path) -> bool:
-        """Whether nobody else has it; leftovers are removed then."""
-        while True:
-            held = lock(folder / LOCK, shared=True)
-            assert held is not None  # it waits until it has it
-            alone = only_holder(held)
-            if alone:
-                remove_leftovers(folder)
-                share(held)
-            if alone or is_lock_of(held, folder / LOCK):
-                self._lock = held
-                return alone
-            held.close()  # the last of the others has removed it meanwhile
 
     def _refuse_other_settings(self) -> None:
         """InputError that shows the difference, where there is one."""
@@ -275,22 +256,17 @@ class ResultStore(ResultFiles, AbstractContextManager["ResultStore"]):
         if names:
             self.close()
             changed = "; ".join(f"{name}: there {_short(old.get(name))}, now {_short(now.get(name))}" for name in names)
-            begun = f"the settings this {self.what} was begun with"
-            raise InputError(f"{self.where}: expected {begun}, found others ({changed})")
+            raise InputError(f"{self.where}: this {self.what} was begun with other settings ({changed})", "changed")
 
     def _old(self) -> Plain | None:
-        """The settings that are there; None where there are none, or the file is somebody else's."""
-        what = f"the settings of the {self.what}"
+        """The settings that are there; None where there are none, or the file is of another program."""
         try:
-            if self.folder is not None:
-                found = schema.read_json(self.folder / SETTINGS, what)
-            elif self.fs.size(f"{self.root}/{SETTINGS}") > schema.MAX_BYTES:
-                return None
-            else:
-                found = schema.loads(self.fs.cat_file(f"{self.root}/{SETTINGS}"), SETTINGS, what)
-        except (FileNotFoundError, InputError):
+            content = self.read([SETTINGS]).get(SETTINGS, b"")
+            found: Any = schema.loads(content, SETTINGS, f"the settings of the {self.what}")
+        except InputError:
             return None
-        return found if isinstance(found, dict) and found.get("job") == self.what else None
+        old: Plain = {**found} if isinstance(found, dict) else {}
+        return old if old.get("job") == self.what else None
 
     def _claim(self, folder: Path, name: str) -> Path:
         digest = hashlib.sha256(name.encode()).hexdigest()
@@ -298,20 +274,24 @@ class ResultStore(ResultFiles, AbstractContextManager["ResultStore"]):
 
 
 @contextmanager
-def sole_worker(folder: Path, what: str) -> Iterator[None]:
+def sole_worker(folder: Path, what: str) -> Generator[None, None, None]:
     """The folder belongs to this process inside the block; InputError where another one has it."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         held = lock(folder / LOCK, wait=False)
     except OSError as error:
-        raise InputError(f"{folder}: expected a folder that can be written, found {error.strerror or error}") from error
+        raise unwritable(folder, error) from error
     if held is None:
-        raise InputError(f"{folder}: expected a folder for this {what} alone, found another process at work in it")
+        raise InputError(f"{folder}: there is another process at work on this {what}", "conflict")
     with held:
         try:
             yield
         finally:
             (folder / LOCK).unlink(missing_ok=True)
+
+
+def unwritable(where: object, error: OSError) -> InputError:
+    return InputError(f"{where}: expected a folder that can be written, found {error.strerror or error}", "access")
 
 
 def _short(value: Any) -> str:

@@ -81,20 +81,17 @@ class Tasks:
         return {"name": self.case(item), "sources": self._sources(item), "asked": asked}
 
     def _sources(self, item: Input) -> list[dict[str, Any]]:
-        """Without paths and names, where they are to stay unknown: the folder is called by what is in the files."""
-        sources = sources_of(item)
+        """What an input was made of; a file of another length is another file. Without paths and names, where they are
+        to stay unknown: the folder is called by what is in the files."""
+        sources: list[dict[str, Any]]
+        if item.store is not None:
+            sources = [{"path": item.store.address, "case": str(item.store.cases.case[item.index])}]
+        elif item.copies is not None:
+            addresses = (item.copies.address_of(path) for path in item.paths)
+            sources = [{"path": path, "bytes": size} for path, size in zip(addresses, item.sizes, strict=True)]
+        else:
+            try:
+                sources = [{"path": str(path.resolve()), "bytes": path.stat().st_size} for path in item.paths]
+            except OSError as error:
+                raise InputError(f"{item.what}: the file is gone ({error.strerror or error})", "missing") from error
         return [{"bytes": of.get("bytes")} for of in sources] if self.anonymous else sources
-
-
-def sources_of(item: Input) -> list[dict[str, Any]]:
-    """What an input was made of; a file of another length is another file."""
-    if item.store is not None:
-        return [{"path": item.store.address, "case": str(item.store.cases.case[item.index])}]
-    if item.copies is not None:
-        addresses = (item.copies.address_of(path) for path in item.paths)
-        return [{"path": path, "bytes": size} for path, size in zip(addresses, item.sizes, strict=True)]
-    try:
-        return [{"path": str(path.resolve()), "bytes": path.stat().st_size} for path in item.paths]
-    except OSError as error:
-        reason = error.strerror or error
-        raise InputError(f"{item.what}: expected the file that was found before, found it gone ({reason})") from error

@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from multiprocessing import connection, get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -57,7 +58,8 @@ class Work:
         torch.set_num_threads(1)
         keep_freed_memory()
         set_limits(self.limits)  # of the command; this process does nothing else
-        model = load(**{**self.load, "device": share_devices(self.load["device"], number)})
+        how: dict[str, Any] = {**self.load, "device": share_devices(self.load["device"], number)}
+        model = load(**how)
         job = SegmentationJob(model, self.settings, self.output, findings=self.findings, worker=True)
         job.store.claims = self.claims
         return job
@@ -121,8 +123,7 @@ def _run(job: "SegmentationJob", work: Work, left: list[Input], pool: "Processes
                         claim.release(failed)
             left = [item for item in left if not job.settled(item)]
         if left and first == _traces(job, left):
-            found = "that every one died before (out of memory?)"
-            raise InputError(f"--workers: expected workers that open the model, found {found}")
+            raise InputError("--workers: every worker died before it had opened the model (out of memory?)", "limit")
         return left
     finally:
         pool.close()
@@ -183,10 +184,9 @@ class RayTasks:
 
     def __init__(self, work: Work) -> None:
         try:
-            import ray
+            ray: Any = import_module("ray")
         except ImportError as error:
-            found = "none (pip install 'berdiff[ray]')"
-            raise InputError(f"--engine ray: expected the package ray, found {found}") from error
+            raise InputError("--engine ray: this needs `pip install 'berdiff[ray]'`", "missing") from error
         self.ray, self.own, self.running = ray, not ray.is_initialized(), dict[Any, int]()
         if self.own:
             os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")

@@ -31,16 +31,16 @@ def without_identity(result: Result) -> Result:
 
 
 def anonymous_title(result: Result) -> str:
-    """Of a DICOM series: enough of its UID to find it again, in the archive that it is from."""
+    """The last digits of a DICOM series' UID, enough to find it in its archive."""
     uid = result.details.get("series UID", "")
     return f"series ...{uid[-UID_DIGITS:]}" if uid else ""
 
 
 def _of_files(paths: Iterable[Path]) -> str:
-    """By their content, in any order: the same under every name, and nobody finds the name by guessing."""
+    """By their content, in any order: the same under every name, and not to be guessed."""
     each = []
     for path in paths:
-        with refusing((OSError,), path, "a file that can be read", "another"), path.open("rb") as file:
+        with refusing((OSError,), path, "a readable file", "another"), path.open("rb") as file:
             each.append(hashlib.file_digest(file, "sha256").digest())
     return _named(b"".join(sorted(each)))
 

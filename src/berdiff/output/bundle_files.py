@@ -68,7 +68,7 @@ mean to `berdiff segment`, which writes the same files: `berdiff segment models 
 def export_bundle(model: Model, folder: Path, out: Path) -> list[str]:
     """Write the bundle of the model in `folder` to `out`, which must be new; the files in it."""
     if out.exists():
-        raise InputError(f"--out: expected a folder that does not exist yet, found {out}")
+        raise InputError(f"--out: {out} exists already; expected a new folder", "conflict")
     config, spec = model.segmenter.config, model.input_spec
     card = folder / "README.md"
     text = card.read_text(encoding="utf-8") if card.is_file() else f"# {model.name}\n\n{FOR_RESEARCH}\n"

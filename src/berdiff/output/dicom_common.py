@@ -56,11 +56,12 @@ class DicomSource:
         headers = result.grid.source.headers
         images = [_reduced(*of, self.anonymous) for of in zip(paths, headers, strict=True)]
         slices = result.grid.source.shape[0] if result.volume else 1  # as stored: upright, it may be cut another way
-        expect(slices == len(images), result.name, f"{slices} DICOM files, one per slice", len(images))
+        expect(slices == len(images), result.name, f"{slices} DICOM files, one per slice", len(images), "shape")
         first, like = images[0], f"as in {paths[0].name}"
         for path, image in zip(paths, images, strict=True):
             for tag in ("StudyInstanceUID", "SeriesInstanceUID", "FrameOfReferenceUID", "PatientID"):
-                expect(image[tag].value == first[tag].value, path, f"the DICOM tag {tag} {like}", "another one")
+                same = image[tag].value == first[tag].value
+                expect(same, path, f"the DICOM tag {tag} {like}", "another one", "conflict")
             # equal within rounding, as the reader has checked; highdicom wants the very same digits
             image["ImageOrientationPatient"] = first["ImageOrientationPatient"]
             image["PixelSpacing"] = first["PixelSpacing"]
@@ -76,7 +77,7 @@ class DicomSource:
         paths, ends = source.paths, (source.headers[0], source.headers[-1])
         if ends[0].get("SliceThickness"):
             return str(ends[0].SliceThickness)
-        expect(len(paths) > 1, paths[0], f"the DICOM tag SliceThickness, {REFERS}")
+        expect(len(paths) > 1, paths[0], f"the DICOM tag SliceThickness, {REFERS}", code="missing")
         first, last = (np.array(data.ImagePositionPatient, float) for data in ends)
         return format_number_as_ds(float(np.linalg.norm(last - first)) / (len(paths) - 1))
 
@@ -178,7 +179,7 @@ def _reduced(path: Path, data: "Dataset", anonymous: bool) -> "Dataset":
     kept = Dataset()
     with quiet(), decoding(path, "a DICOM header", "one with values that cannot be read"):
         for tag in NEEDED:
-            expect(data.get(tag), path, f"the DICOM tag {tag}, {REFERS}")
+            expect(data.get(tag), path, f"the DICOM tag {tag}, {REFERS}", code="missing")
         for tag in UIDS:  # digits and dots: not all that real files hold is more proper than that
             value = str(data[tag].value)
             expect(re.fullmatch(r"[0-9.]{1,64}", value), path, f"a UID in the DICOM tag {tag}, {REFERS}", repr(value))
@@ -190,7 +191,7 @@ def _reduced(path: Path, data: "Dataset", anonymous: bool) -> "Dataset":
         for tag in PERSONAL:
             setattr(kept, tag, "" if anonymous else _valid(tag, data.get(tag)))
     kept.SpecificCharacterSet = "ISO_IR 192"  # UTF-8, whatever the source is written in: targets have any name
-    kept.ReferringPhysicianName = ""  # may be empty, and is nobody's business here
+    kept.ReferringPhysicianName = ""  # may be empty, and is not needed
     return kept
 
 

@@ -6,6 +6,7 @@ Masks and maps, tables and arrays are made here; pictures, pages and DICOM files
 import io
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +15,17 @@ from PIL import Image
 
 from berdiff import schema
 from berdiff.data.csv_table import csv_text
-from berdiff.data.describe import expect
+from berdiff.data.describe import check, expect
 from berdiff.errors import as_keywords
 from berdiff.files import whole_file, whole_folder
 from berdiff.inference.result import Result
 from berdiff.output.anonymous import without_identity
 from berdiff.output.captions import SIZES
-from berdiff.output.colours import LEVELS
+from berdiff.output.colours import LEVELS, rgb_of, target_colours
 from berdiff.output.formats import ARRAYS, DEFAULTS, FORMATS, Files, Output, format_of, names
-from berdiff.output.label_files import label_meaning, palette_picture
 from berdiff.output.nifti import nifti_bytes
 from berdiff.output.overlay_files import by_target
-from berdiff.output.result_file import representative_name, result_file
+from berdiff.output.result_file import label_meaning, representative_name, result_file
 from berdiff.output.tiles import MAX_VARIANCE, picture_bytes
 from berdiff.targets.targets import label_map
 
@@ -45,10 +45,10 @@ def write(
     kind = "nifti" if source.resampled else source.kind  # its slices are not those that DICOM could refer to
     formats = formats or DEFAULTS.get(kind) or DEFAULTS["volume" if result.volume else "image"]
     for name in formats:
-        expect(name in names(), "--write", f"some of {', '.join(names())}", repr(name))
+        expect(name in names(), "--write", f"some of {', '.join(names())}", repr(name), "name")
         refers = format_of(name).needs != "dicom" or kind == "dicom"
         found = "a series with gaps" if source.resampled else kind
-        expect(refers, result.name, f"a DICOM input for {name}, which refers to it", found)
+        expect(refers, result.name, f"a DICOM input for {name}, which refers to it", found, "unsupported")
     output = Output(without_identity(result) if anonymous else result, result.representatives(representatives))
     written: dict[Path, None] = {}
     for format in map(format_of, formats):
@@ -70,16 +70,17 @@ def save(
     ending = next((ending for ending in single if path.name.endswith(ending)), None)
     if ending is None:
         endings = f"the name of a new folder, or one that ends in {', '.join(single)}"
-        expect(not path.suffix[1:].isalpha(), f"path: {path}", endings, f"the ending {path.suffix}")
-        expect(not path.exists(), f"path: {path}", "a new folder", "one that exists already")
+        expect(not path.suffix[1:].isalpha(), f"path: {path}", endings, f"the ending {path.suffix}", "name")
+        check(not path.exists(), f"path: {path} exists already; expected a new folder", "conflict")
         with whole_folder(path) as part:
             written = write(result, part, formats, representatives, anonymous)
         return [path / file.relative_to(part) for file in written]
-    expect(not formats, "write", "it with a folder alone", f"it with a name that ends in {ending}")
+    check(not formats, f"write: it goes with a folder alone, not with a name that ends in {ending}", "conflict")
     result = without_identity(result) if anonymous else result
     output = Output(result, result.representatives(representatives), nifti=True)
     files = [content for name, content in single[ending].write(output) if name.endswith(ending)]
-    expect(len(files) == 1, "path", "a folder, for targets that may overlap", f"one file for {len(files)} targets")
+    several = f"path: one file cannot hold {len(files)} targets that may overlap; expected a folder"
+    check(len(files) == 1, several, "unsupported")
     with whole_file(path) as part:
         part.write_bytes(files[0])
     return [path]
@@ -103,7 +104,9 @@ def array_files(output: Output, name: str) -> Files:
             if nifti:
                 yield f"{file}.nii.gz", nifti_bytes(array, result.grid, meaning)
             elif labels:
-                yield f"{file}.png", picture_bytes(palette_picture(result.whole(array), len(result.targets)))
+                picture = Image.fromarray(result.whole(array))
+                picture.putpalette([0, 0, 0, *chain.from_iterable(map(rgb_of, target_colours(len(result.targets))))])
+                yield f"{file}.png", picture_bytes(picture)
             else:
                 pixels = np.rint(result.whole(array) / brightest * np.float32(255)).astype(np.uint8)
                 yield f"{file}.png", picture_bytes(Image.fromarray(pixels))

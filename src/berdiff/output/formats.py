@@ -97,7 +97,7 @@ _PLUGINS = Registry("berdiff.formats", {})
 
 
 def names() -> list[str]:
-    """Of all formats, ours first."""
+    """All formats, ours first."""
     return list(dict.fromkeys([*FORMATS, *_PLUGINS.names()]))
 
 

@@ -1,6 +1,6 @@
 """The report: results as one page for the browser, all in one file, that asks the network for nothing.
 
-Images are inlined once each; the outlines over them are vectors, so the page stays small and prints sharp.
+Each result has its panel as a picture, and what was measured as a table.
 """
 
 import base64
@@ -8,16 +8,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
 from PIL import Image
 
 from berdiff import __version__
 from berdiff.inference.representatives import Representative
 from berdiff.inference.result import Result
-from berdiff.output.captions import MARKED_MEANS, measured_words, notes, set_words, settings_line
-from berdiff.output.colours import legend
+from berdiff.output.captions import MARKED_MEANS, measured_words, notes, settings_line
 from berdiff.output.formats import Files, Output
-from berdiff.output.tiles import SHOWN_SAMPLES, Tile, picture_bytes, result_tiles, target_tiles
+from berdiff.output.panels import result_panel
+from berdiff.output.tiles import picture_bytes
 from berdiff.output.views import close_up
 from berdiff.targets.kinds import RULES
 
@@ -51,23 +50,24 @@ def html_templates(package: str = "berdiff.output") -> "Environment":
 
 def page(title: str, entries: Sequence[ReportEntry], intro: Sequence[str] = (), table: ScoreTable | None = None) -> str:
     """The whole page as text."""
-    environment = html_templates()
-    planes: dict[tuple[str, int, int], str] = {}  # (address, height, width) -> its name: every different plane once
-
-    def name_of_plane(tile: Tile) -> str:
-        return planes.setdefault((_address(tile), *tile.plane.shape), f"p{len(planes)}")
-
-    environment.globals |= {"name_of_plane": name_of_plane, "path": _path, "measured": measured_words}
-    environment.globals |= {"close_up": close_up, "result_tiles": result_tiles, "target_tiles": target_tiles}
-    environment.globals |= {"legend": legend, "rules": RULES}
-    environment.globals |= {
-        "settings_line": settings_line,
-        "set_words": set_words,
-        "notes_line": lambda result: "; ".join(notes(result)),
-    }
-    environment.globals |= {"shown_samples": SHOWN_SAMPLES, "marked_means": MARKED_MEANS}
-    return environment.get_template("report.html.j2").render(
-        title=title, intro=intro, table=table, planes=planes, entries=entries, version=__version__
+    return (
+        html_templates()
+        .get_template("report.html.j2")
+        .render(
+            title=title,
+            intro=intro,
+            table=table,
+            entries=entries,
+            marked_means=MARKED_MEANS,
+            version=__version__,
+            address=picture_address,
+            close_up=close_up,
+            panel=result_panel,
+            measured=measured_words,
+            settings_line=settings_line,
+            notes=notes,
+            rules=RULES,
+        )
     )
 
 
@@ -76,13 +76,7 @@ def report_file(output: Output) -> Files:
     yield "report.html", page(f"berdiff: {output.result.shown_name}", [entry]).encode()
 
 
-def _path(segments: np.ndarray) -> str:
-    """Segments of `edges`, which run across or down, as an SVG path."""
-    steps = [(x, y, x_end - x, y_end - y) for (x, y), (x_end, y_end) in segments.tolist()]
-    return "".join(f"M{x:g} {y:g}h{right:g}" if right else f"M{x:g} {y:g}v{down:g}" for x, y, right, down in steps)
-
-
-def _address(tile: Tile) -> str:
-    """The plane as a PNG in a data: address."""
-    png = picture_bytes(Image.fromarray(tile.pixels()))
-    return "data:image/png;base64," + base64.b64encode(png).decode("ascii")
+def picture_address(picture: Image.Image | bytes) -> str:
+    """A picture, or the bytes of a PNG file, in a data: address."""
+    content = picture if isinstance(picture, bytes) else picture_bytes(picture)
+    return "data:image/png;base64," + base64.b64encode(content).decode("ascii")

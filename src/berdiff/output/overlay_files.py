@@ -26,7 +26,7 @@ def by_target(targets: Sequence[str], name: str) -> list[str]:
 
 
 def overlay_files(output: Output) -> Files:
-    """Of a volume, every slice with an outline on it; where there is none, the one with most of the finding."""
+    """A volume has one for every slice with an outline; without any outline, for the slice that is marked most."""
     result, count = output.result, len(output.result.targets)
     channel = close_up(result).channel
     on = f", on channel {channel + 1}" if len(result.image) > 1 else ""
@@ -39,7 +39,7 @@ def overlay_files(output: Output) -> Files:
         where = "it is the likeliest class" if result.kind == "exclusive" else "more than half of the samples mark it"
         for name, plane in _planes(result, "overlay", majority.max(axis=0)):
             title, masks = f"{result.name}{plane.words}: each target where {where}{on}", majority[:, *plane.at]
-            tile = masks_tile(title, plane.whole[channel], plane.placed(masks), result.kind)
+            tile = masks_tile(title, plane.whole[channel], plane.placed(masks))
             yield name, picture(replace(tile, key=legend(result.targets)))
     for k, stem in enumerate(by_target(result.targets, "overlay")):
         words = f"{result.targets[k]}, outlined where more than this share of the samples mark it{on}"
@@ -53,6 +53,6 @@ def _planes(result: Result, name: str, marked: np.ndarray) -> Iterator[tuple[str
     if not result.volume:
         yield f"{name}.png", Plane(result, ())
         return
-    found = np.flatnonzero(marked.any(axis=(-2, -1)))
-    for z in found if len(found) else [fullest_slice(result)]:
+    slices = np.flatnonzero(marked.any(axis=(-2, -1)))
+    for z in slices if len(slices) else [fullest_slice(result)]:
         yield f"{name}/slice-{result.grid.first + z:04d}.png", Plane(result, (int(z),))

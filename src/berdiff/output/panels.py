@@ -33,17 +33,22 @@ def panel_file(output: Output) -> Files:
     yield "panel.png", picture_bytes(result_panel(output.result, output.representatives))
 
 
-def result_panel(result: Result, representatives: Sequence[Representative] | None = None) -> Image.Image:
-    """Image, raters where known, contours, saliency, variance, representative masks and samples; what was measured.
+def result_panel(
+    result: Result, representatives: Sequence[Representative] | None = None, words: bool = True
+) -> Image.Image:
+    """Image, raters where known, contours, saliency, variance, representative masks and samples; what was measured,
+    which a report has in `words` of its own.
 
     Of several targets masks are shown together, then each target's own contours, saliency and variance.
     """
     close, measured = close_up(result), result.measurements()
     rows = panel_rows(close, result.representatives() if representatives is None else representatives)
+    aspect, key = result.grid.aspect, legend(result.targets)
+    if not words:
+        return render(rows, "", aspect=aspect, key=key, justified=True)
     caption = [f"{target}: {measured_line(measured[target])}" for target in result.targets]
     caption += [f"{MARKED_BY}: {MARKED_MEANS}", notes_line(result)]
     title = f"{result.shown_name}{close.words}\n{settings_line(result)}"
-    aspect, key = result.grid.aspect, legend(result.targets)
     return render(rows, title, "\n".join(caption), aspect=aspect, key=key, justified=True)
 
 

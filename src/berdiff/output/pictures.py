@@ -1,4 +1,4 @@
-"""THE renderer of tiles: overlays, panels, contact sheets, sample sheets, figures of examples and thumbnails.
+"""THE renderer of tiles: overlays, panels, reports, contact sheets, sample sheets, figures and thumbnails.
 
 Tiles stand in rows, each with its title; above them a title and what the colours mean, below them a caption.
 """
@@ -12,14 +12,16 @@ from textwrap import wrap
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
+from scipy import ndimage
 
 from berdiff.files import whole_file
-from berdiff.output.colours import Key
+from berdiff.output.colours import Key, rgb_of
 from berdiff.output.tiles import Tile, picture_bytes
 
 TILE, GAP, MARGIN = 180, 8, 12  # pixels: the side of a tile, between tiles, around all
 OVERLAY = 768  # pixels of the longer side of an overlay
 LINES = 256  # an outline of width 1 is a 256th of a tile wide
+THIN, WIDER = 0.65, 0.5  # widths where there are several outlines: of the last one, and of it for each one drawn over
 LARGEST = 1.5  # times as large as others a tile of a row with fewer of them may be
 SWATCH = 22  # pixels
 Row = Sequence[Tile | None]  # None leaves its place empty
@@ -50,25 +52,25 @@ TEXT, SMALL = Letters(13, 19, 8.2), Letters(11, 15, 6.6)
 
 def overlay(tile: Tile, aspect: float, note: str) -> Image.Image:
     """One tile, large, with its title, its key and a note; `aspect` is the height of a pixel over its width."""
-    alone = replace(tile, title="", key=())
-    return render([[alone]], tile.title, note, aspect=aspect, key=tile.key, side=enlarged(tile, aspect, OVERLAY)[0])
-
-
-def enlarged(tile: Tile, aspect: float, side: int) -> tuple[int, int]:
-    """Width and height in which a tile is `side` pixels long or more, with whole pixels across for each of its own."""
     height, width = tile.plane.shape[:2]
-    across = max(1, -(-side // max(height, width)))
-    return width * across, max(1, round(height * across * aspect))
+    side = width * -(-OVERLAY // max(height, width))  # whole pixels across for each of its own
+    return render([[replace(tile, title="", key=())]], tile.title, note, aspect=aspect, key=tile.key, side=side)
 
 
 def outlined(tile: Tile, size: tuple[int, int], line: float) -> Image.Image:
-    """A tile of this width and height with its outlines, `line` pixels wide."""
-    picture = Image.fromarray(tile.pixels()).resize(size, Image.Resampling.NEAREST).convert("RGB")
+    """A tile of this width and height with its outlines, which lie inside their masks.
+
+    One alone is `line` pixels wide. Of several, one under another is wider than that one, so that both are seen.
+    """
+    pixels = np.array(_resized(tile.pixels(), size).convert("RGB"))
+    thin = THIN if len(tile.outlines) > 1 else 1.0
+    for over, (mask, colour) in zip(reversed(range(len(tile.outlines))), tile.outlines, strict=True):
+        marked = np.array(_resized(np.where(mask, np.uint8(255), np.uint8(0)), size)) > 0
+        wide = max(1, round(line * thin * (1 + WIDER * over)))
+        core = np.asarray(ndimage.minimum_filter(marked, 2 * wide + 1, mode="constant"), bool)
+        pixels[marked & ~core] = rgb_of(colour)
+    picture = Image.fromarray(pixels)
     pen = ImageDraw.Draw(picture)
-    scale = np.divide(size, tile.plane.shape[1::-1])
-    for segments, colour, wide in tile.lines():
-        for start, end in segments * scale:
-            pen.line([*start, *end], fill=colour, width=max(1, round(line * wide)))
     x = 4.0
     for words, colour in tile.key:
         box = pen.textbbox((x, picture.height - SMALL.line - 2), words, font=SMALL.font())
@@ -134,7 +136,7 @@ def render(
             x = MARGIN + left + i * (wide + GAP)
             write(titles[i] if titles else (), x, y, SMALL)
             if tile is not None:
-                size = _fitted(tile, aspect, wide, round(wide * ratio))
+                size = fitted(tile, aspect, wide, round(wide * ratio))
                 whole.paste(outlined(tile, size, max(1.5, wide / LINES)), (x, y + head))
         y += head + round(wide * ratio) + GAP
     write(below, MARGIN, y + GAP, TEXT)
@@ -146,7 +148,12 @@ def save_png(picture: Image.Image, path: str | Path) -> None:
         part.write_bytes(picture_bytes(picture))
 
 
-def _fitted(tile: Tile, aspect: float, width: int, height: int) -> tuple[int, int]:
+def _resized(pixels: np.ndarray, size: tuple[int, int]) -> Image.Image:
+    """Larger ones are repeated, smaller ones averaged, so that not even a single pixel of a mask is lost."""
+    return Image.fromarray(pixels).resize(size, Image.Resampling.BOX)
+
+
+def fitted(tile: Tile, aspect: float, width: int, height: int) -> tuple[int, int]:
     """The largest size of a tile in a place of this size."""
     down, across = tile.plane.shape[:2]
     scale = min(width / across, height / (down * aspect))

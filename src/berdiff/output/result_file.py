@@ -1,5 +1,6 @@
 """result.json: what was measured of what, with which settings. What is written, and read again by the viewer."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -10,10 +11,13 @@ from berdiff import __version__, schema
 from berdiff.data.input_spec import Kind
 from berdiff.inference.representatives import Representative
 from berdiff.output.captions import notes, percent
-from berdiff.output.colours import LEVELS
+from berdiff.output.colours import LEVELS, legend
 from berdiff.output.formats import Output
-from berdiff.output.label_files import label_meaning
 
+VALUES = {  # of a label map
+    "nested": "a pixel has the value of the innermost target around it: target k is where the value is k or more",
+    "exclusive": "a pixel has the value of its one target",
+}
 Place = Annotated[int, Ge(0)]
 
 
@@ -73,6 +77,12 @@ def result_file(output: Output) -> ResultFile:
         contours=list(LEVELS),
         notes=notes(result),
     )
+
+
+def label_meaning(targets: Sequence[str], kind: Kind) -> dict[str, Any]:
+    """What labels.json holds, of targets that fit into one map."""
+    named = {str(value): name for value, name in enumerate(("background", *targets))}
+    return {"kind": kind, "values": VALUES[kind], "labels": named, "colours": dict(legend(targets))}
 
 
 def representative_name(number: int, found: Representative) -> str:

@@ -1,11 +1,10 @@
 """The small pictures that panels, sheets and reports are made of.
 
-A mask is shown as the edges of its pixels, not as a smoothed curve: what one sees is what is in the mask, and the image
-under it stays untouched.
+A mask is shown as the outline of its pixels, not as a smoothed curve: what one sees is what is in the mask.
 """
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -31,8 +30,6 @@ from berdiff.targets.targets import label_map
 MAX_VARIANCE = 0.25  # of a 0/1 variable: half of the samples mark the pixel
 SHOWN_SAMPLES = 16
 PAINT = 0.6  # how much of a target's colour covers the image
-INSET = 0.3  # pixels, of outlines that keep inside their masks
-THIN, WIDER = 0.65, 0.5  # widths where there are several outlines: of the last one, and of it for each one drawn over
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +41,6 @@ class Tile:
     colours: str = "gray"
     brightest: float = 1.0  # the value of the brightest colour
     outlines: Sequence[tuple[np.ndarray, str]] = ()  # (mask (H, W), colour), drawn in this order
-    inside: bool = False  # outlines keep inside their masks: where two masks touch, both are seen
     key: Key = ()  # where several colours need it
 
     def pixels(self) -> np.ndarray:
@@ -55,17 +51,6 @@ class Tile:
 
         return colormaps[self.colours](np.clip(self.plane / self.brightest, 0, 1), bytes=True)[..., :3].copy()
 
-    def lines(self) -> Iterator[tuple[np.ndarray, str, float]]:
-        """(segments (E, 2, 2) of `edges`, colour, width) of each outline that is not empty; one alone has the width 1.
-
-        Where one lies on another it is narrower than that one, so that both are seen.
-        """
-        inset, wider = (INSET, 0.0) if self.inside else (0.0, WIDER)
-        thin = THIN if len(self.outlines) > 1 else 1.0
-        for over, (mask, colour) in zip(reversed(range(len(self.outlines))), self.outlines, strict=True):
-            if mask.any():
-                yield edges(mask, inset), colour, thin * (1 + wider * over)
-
 
 def saliency_tile(saliency: np.ndarray, title: str = "saliency, 0 to 1") -> Tile:
     return Tile(title, saliency, "magma")
@@ -75,12 +60,11 @@ def variance_tile(variance: np.ndarray, title: str = f"variance, 0 to {MAX_VARIA
     return Tile(title, variance, "viridis", MAX_VARIANCE)
 
 
-def masks_tile(title: str, under: np.ndarray, masks: np.ndarray, kind: Kind, colour: str = SAMPLE_COLOUR) -> Tile:
+def masks_tile(title: str, under: np.ndarray, masks: np.ndarray, colour: str = SAMPLE_COLOUR) -> Tile:
     """All targets of masks `(K, H, W)` outlined over an image; one alone in `colour`, several each in its own."""
     colours = (colour,) if len(masks) == 1 else target_colours(len(masks))
     words = title if masks.any() else f"{title}: nothing"
-    outlines = list(zip(masks, colours, strict=True))
-    return Tile(words, under, outlines=outlines, inside=kind == "exclusive" and len(masks) > 1)
+    return Tile(words, under, outlines=list(zip(masks, colours, strict=True)))
 
 
 def painted_tile(title: str, under: np.ndarray, masks: np.ndarray, kind: Kind) -> Tile:
@@ -88,7 +72,7 @@ def painted_tile(title: str, under: np.ndarray, masks: np.ndarray, kind: Kind) -
     painted over the image, of nested ones the innermost; independent ones, which may overlap, are outlined. The title
     says nothing of these masks: on a sheet it stands over a whole column."""
     if kind == "independent":
-        return replace(masks_tile(title, under, masks, kind), title=title)
+        return replace(masks_tile(title, under, masks), title=title)
     colours = np.array([rgb_of(colour) for colour in ("#000000", *target_colours(len(masks)))]) / 255
     labels, grey = label_map(masks)[..., None], np.repeat(under[..., None], 3, -1)
     plane = np.where(labels > 0, PAINT * colours[labels[..., 0]] + (1 - PAINT) * grey, grey)
@@ -104,7 +88,7 @@ def contours_tile(title: str, under: np.ndarray, saliency: np.ndarray, target: i
 
 
 def result_tiles(close: CloseUp, representatives: Sequence[Representative]) -> dict[str, list[Tile]]:
-    """What there is to see of all targets together, section by section: for the panel and for the report."""
+    """What there is to see of all targets together, section by section."""
     result, under = close.result, close.image[close.channel]
     count = len(result.image)
     names = result.channels if len(result.channels) == count else [f"channel {i + 1}" for i in range(count)]
@@ -115,7 +99,7 @@ def result_tiles(close: CloseUp, representatives: Sequence[Representative]) -> d
         images.insert(0, Tile("where", plane, outlines=[(box, BOX_COLOUR)]))
 
     def outlined(title: str, masks: np.ndarray, colour: str = SAMPLE_COLOUR) -> Tile:
-        return masks_tile(title, under, masks, result.kind, colour)
+        return masks_tile(title, under, masks, colour)
 
     raters = [] if close.raters is None else close.raters
     return {
@@ -133,39 +117,11 @@ def result_tiles(close: CloseUp, representatives: Sequence[Representative]) -> d
 
 
 def target_tiles(close: CloseUp, target: int) -> list[Tile]:
-    """Of one target: contours, saliency and variance."""
+    """Contours, saliency and variance of one target."""
     result, under = close.result, close.image[close.channel]
     saliency = close.of(result.saliency[target])
     contours = contours_tile("contours", under, saliency, target, len(result.targets))
     return [contours, saliency_tile(saliency), variance_tile(close.of(result.variance[target]))]
-
-
-def edges(mask: np.ndarray, inset: float = 0.0) -> np.ndarray:
-    """The outline of a mask (H, W) as segments (E, 2, 2) of points (x, y); pixel (r, c) covers [c, c+1] x [r, r+1].
-
-    Every side of a pixel of the mask towards one outside it (or the border) is one segment, so E is the perimeter.
-    `inset`, below 0.5 pixels, moves the outline into the mask and leaves it closed.
-    """
-    padded = np.pad(np.asarray(mask) > 0, 1)
-    height, width = padded.shape
-
-    def beside(y: int, x: int) -> np.ndarray:
-        """Of each pixel (H, W), whether the one y rows below and x columns right of it is in the mask."""
-        return padded[1 + y : height - 1 + y, 1 + x : width - 1 + x]
-
-    sides = []
-    for dy, dx in ((-1, 0), (1, 0), (0, -1), (0, 1)):  # where a side faces
-        ty, tx = abs(dx), abs(dy)  # along the side
-        y, x = np.nonzero(beside(0, 0) & ~beside(dy, dx))
-        middle = np.stack([x + 0.5 + (0.5 - inset) * dx, y + 0.5 + (0.5 - inset) * dy], -1)
-        ends = []
-        for sign in (-1, 1):
-            along, around = beside(sign * ty, sign * tx)[y, x], beside(dy + sign * ty, dx + sign * tx)[y, x]
-            # shorter at a corner of the mask, longer at one of its outside, up to where the next side begins
-            reach = 0.5 + np.where(along, np.where(around, inset, 0.0), -inset)
-            ends.append(middle + sign * reach[:, None] * np.array([tx, ty]))
-        sides.append(np.stack(ends, 1))
-    return np.concatenate(sides)
 
 
 def picture_bytes(picture: Image.Image) -> bytes:

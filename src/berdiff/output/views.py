@@ -83,7 +83,7 @@ def close_up(result: Result) -> CloseUp:
 
 
 def fullest_slice(result: Result) -> int:
-    """Of a volume's region: where the samples mark the most; its middle where they mark nothing."""
+    """The slice of a volume's region in which the samples mark the most; its middle where they mark nothing."""
     area = result.pool.sum(axis=(0, 1, -2, -1), dtype=np.int64)
     return int(area.argmax()) if area.any() else len(area) // 2
 
