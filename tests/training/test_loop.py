@@ -325,7 +325,7 @@ def test_out_of_memory_names_what_to_lower_and_other_errors_are_not_disguised(
         raise RuntimeError(words)
 
     trouble(range(6, 7), lambda terms: fail("DefaultCPUAllocator: can't allocate memory: you tried ..."))
-    words = r"^out of memory: 4 slices of 16x16 at once .* --loop.accumulate \(the same batch in less memory\), "
+    words = r"^out of memory: 4 images of 16x16 at once .* --loop.accumulate \(the same batch in less memory\), "
     words += r".* --loop.batch-size \(now 4\)"
     with pytest.raises(RunStopped, match=words):
         train(small_config(store), tmp_path / "run")
