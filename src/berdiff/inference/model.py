@@ -199,8 +199,9 @@ class Model:
 
         Noise is seeded by the cases' names, so the masks are those of an evaluation.
         """
-        centre = (store.size[0] // 2, store.size[1] // 2)
-        settings = replace(settings, region=Region(None if self.input_spec.patches else centre))
+        middle = tuple(side // 2 for side in store.size)
+        region = Region(middle) if len(middle) == 2 else Region(box=(*middle, *(side + 1 for side in middle)))
+        settings = replace(settings, region=Region() if self.input_spec.patches else region)
         results: list[Result] = []
         for index in indices:
             opened = self.open(case_input(store, int(index)), settings)
@@ -244,7 +245,7 @@ def load(
     """A model by its folder, the folder of its run, the name of bundled weights, or an address on a model hub
     (hf://owner/name, or with @revision: a branch, tag or commit).
 
-    `size` (H, W) is what the network sees at once; without it, what the weights were trained at. `precision` and
+    `size` (H, W), of volumes (Z, H, W), is what the network sees at once; without it, what the weights were trained at. `precision` and
     `compile` may make it faster, by the machine, and change masks by rounding.
     """
     device = choose_device(device)
@@ -254,8 +255,8 @@ def load(
         segmenter = compiled(segmenter, device)
     spec, stride = segmenter.input_spec, segmenter.stride
     size = size or spec.size
-    fits = min(size) > 0 and not any(side % stride for side in size)
-    expect(fits, "--size", f"height and width in multiples of {stride}", " ".join(map(str, size)))
+    fits = len(size) == spec.dims and min(size) > 0 and not any(side % stride for side in size)
+    expect(fits, "--size", f"{spec.dims} sides in multiples of {stride}", " ".join(map(str, size)), "shape")
     place = path.resolve()
     run = place.parent if place.name == "model" else None
     published = hub.address_of(place)

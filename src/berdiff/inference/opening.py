@@ -47,6 +47,8 @@ class ReadInput:
     @property
     def size(self) -> Size:
         """How many pixels of the image the network sees at once."""
+        if len(self.shape) < self.spec.dims:
+            raise InputError(f"{self.what}: a 2D image, where the model segments volumes", "shape")
         return covered(self.spec.size, self.grid, at_spacing(self.grid, self.spec.spacing))
 
     def at(self, region: Region, name: str | None = None, whole: bool = True) -> Prepared:
@@ -85,7 +87,7 @@ class ReadInput:
         slices = rows = columns = slice(None)
         if self.intensity.rule == "minmax":  # looks at a square around the region, or at the whole slice
             side = self.intensity.field or max(self.shape[-2:])
-            field = (min(side, self.shape[-2]), min(side, self.shape[-1]))
+            field = (*self.size[:-2], min(side, self.shape[-2]), min(side, self.shape[-1]))
             *wanted, rows, columns = (slice(*ends) for ends in region.ranges(self.shape, field, self.what))
             slices = slices if whole or not wanted else wanted[0]
         about = {"spacing": self.spec.spacing, "forced": self.forced, "seen": (slices, rows, columns)}
@@ -118,11 +120,11 @@ def read_input(item: Input, spec: InputSpec, settings: SegmentSettings) -> ReadI
         return _read(item.name, file, spec, settings, item.what, item.label)
     expect(len(store.channels) == len(channels), store.address, trained, len(store.channels))
     image, masks = store.read([item.index])
-    row, column = store.cases.spacing[item.index]
+    spacing = store.cases.spacing[item.index].tolist()
     raters = masks[0, : int(store.cases.raters[item.index])]
     addresses = (store.address,) if is_remote(store.address) else ()
     source = Source("store", item.paths, image.shape[2:], addresses=addresses)
-    grid = Grid(image.shape[2:], (float(row), float(column)), source=source)
+    grid = Grid(image.shape[2:], tuple(spacing), source=source)
     about = {"raters": raters, "notes": store.notes, "what": item.what, "channels": channels}
     case = Prepared(item.name, image[0], grid, **about)
     warnings = guards.check_modality(store.input_spec.modality, spec, item.what, settings.force, stated=True)
