@@ -255,8 +255,9 @@ def load(
         segmenter = compiled(segmenter, device)
     spec, stride = segmenter.input_spec, segmenter.stride
     size = size or spec.size
+    sides = "height and width" if spec.dims == 2 else "depth, height and width"
     fits = len(size) == spec.dims and min(size) > 0 and not any(side % stride for side in size)
-    expect(fits, "--size", f"{spec.dims} sides in multiples of {stride}", " ".join(map(str, size)), "shape")
+    expect(fits, "--size", f"{sides} in multiples of {stride}", " ".join(map(str, size)), "shape")
     place = path.resolve()
     run = place.parent if place.name == "model" else None
     published = hub.address_of(place)

@@ -144,7 +144,9 @@ class Region(Settings):
         if not self.pad and any(side < least for side, least in zip(sides, size, strict=True)):
             least, found = ("x".join(map(str, numbers)) for numbers in (size, sides))
             raise InputError(
-                f"{what}: {found} pixels, smaller than the {least} of the network (--pad puts zeros around it)", "shape"
+                f"{what}: expected at least {least} pixels, the size of the network, found {found} "
+                "(--pad puts zeros around it)",
+                "shape",
             )
         return (*slices, *(self._plane_range(axis, shape[axis], size[axis], what) for axis in (-2, -1)))
 
