@@ -75,7 +75,7 @@ def parse(kind: type[T], content: Any, name: Callable[[str], str]) -> T:
             group.check()
         except InputError as error:
             setting, _, rest = str(error).partition(":")
-            raise InputError(f"{name(place + setting)}:{rest}") from error
+            raise InputError(f"{name(place + setting)}:{rest}", error.code) from error
     return value
 
 

@@ -160,16 +160,6 @@ def test_resizing_and_cropping_are_of_each_axis_by_itself():
     np.testing.assert_array_equal(crop(ramp, (10, 6, 4)), np.pad(ramp, [(1, 1), (0, 0), (0, 0)], "edge"))
 
 
-def test_a_training_is_killed_and_resumes_to_the_same_bits_and_is_evaluated(address, store, tmp_path):
-    config = config_of(address, patch=(8, 8, 8), foreground=0.5)
-    train(config, tmp_path / "whole")
-    train_until_killed(config, tmp_path / "killed", 4)
-    train(config, tmp_path / "killed")
-    assert weight_files(tmp_path / "killed") == weight_files(tmp_path / "whole")
-    assert len(weight_files(tmp_path / "whole")) >= 8
-    assert list((tmp_path / "whole/sheets").iterdir())
-
-
 @pytest.mark.parametrize("cut", [{"patch": (8, 8, 8)}, {"crop": (16, 16, 16)}], ids=["patches", "whole"])
 def test_a_network_of_volumes_learns_resumes_is_evaluated_and_segments_a_scan(address, store, tmp_path, cut):
     """BerDiff's own network in 3D, from a store to masks on the grid of an oblique NIfTI file."""

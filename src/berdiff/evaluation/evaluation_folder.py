@@ -113,7 +113,7 @@ class EvaluationFolder(ResultStore):
 def read_result(folder: Path) -> ResultFile:
     """metrics.json of a finished evaluation."""
     file = folder / RESULT
-    expect(file.is_file(), folder, f"a finished evaluation with {RESULT}")
+    expect(file.is_file(), folder, f"a finished evaluation with {RESULT}", code="missing")
     result = schema.read_json(file, "the metrics of an evaluation")
     refuse_older(result, "format", FORMAT, file)
     schema.parse(ResultFile, result, lambda place: f"{file}: {place}" if place else str(file))

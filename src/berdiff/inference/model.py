@@ -245,8 +245,8 @@ def load(
     """A model by its folder, the folder of its run, the name of bundled weights, or an address on a model hub
     (hf://owner/name, or with @revision: a branch, tag or commit).
 
-    `size` (H, W), of volumes (Z, H, W), is what the network sees at once; without it, what the weights were trained at. `precision` and
-    `compile` may make it faster, by the machine, and change masks by rounding.
+    `size` (H, W), of volumes (Z, H, W), is what the network sees at once; without it, what the weights were trained at.
+    `precision` and `compile` may make it faster, by the machine, and change masks by rounding.
     """
     device = choose_device(device)
     path = folder.resolve(path_or_name)
