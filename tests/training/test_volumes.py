@@ -40,7 +40,6 @@ from .small import small_config, train_until_killed, weight_files
 
 SIZE = (16, 16, 16)
 SPACING = (2.5, 0.7, 0.8)
-SOURCES.ours["spheres"] = __name__  # this module is the source
 METHODS.ours["everywhere"] = f"{__name__}:Everywhere"
 
 
@@ -84,7 +83,9 @@ def read(path, options: Options) -> Reading:
 @pytest.fixture(scope="module")
 def address(tmp_path_factory):
     out = tmp_path_factory.mktemp("volumes") / "s.zarr"
-    prepare("spheres", None, out)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(SOURCES.ours, "spheres", __name__)  # this module is the source
+        prepare("spheres", None, out)
     return out
 
 

@@ -3,7 +3,6 @@
 import torch
 from torch import Tensor
 
-from berdiff.data.describe import expect
 from berdiff.errors import InputError
 
 
@@ -15,22 +14,27 @@ def check(samples: Tensor, masks: Tensor, raters: Tensor | None) -> Tensor:
     """
     for name, x in (("samples", samples), ("masks", masks)):
         shapes = "(B, n or R, K, H, W) or (B, n or R, K, Z, H, W)"
-        expect(x.ndim in (5, 6), name, f"the shape {shapes}", tuple(x.shape), "shape")
+        _expect(x.ndim in (5, 6), name, f"the shape {shapes}", tuple(x.shape))
     alike = samples.shape[0] == masks.shape[0] and samples.shape[2:] == masks.shape[2:]
     both = f"{tuple(samples.shape)} and {tuple(masks.shape)}"
-    expect(alike, "samples and masks", "the same cases, targets and pixels", both, "shape")
+    _expect(alike, "samples and masks", "the same cases, targets and pixels", both)
     shape, R = tuple(samples.shape), masks.shape[1]
-    expect(0 not in shape[1:], "samples", "at least one sample, target and pixel", shape, "shape")
-    expect(R, "masks", "at least one rater", tuple(masks.shape), "shape")
+    _expect(0 not in shape[1:], "samples", "at least one sample, target and pixel", shape)
+    _expect(R > 0, "masks", "at least one rater", tuple(masks.shape))
     if raters is None:
         return torch.full((len(masks),), R, dtype=torch.int64)
     raters = torch.as_tensor(raters).cpu()
     fits = raters.shape == (len(masks),) and not raters.is_floating_point()
     own = f"{raters.dtype} {tuple(raters.shape)}"
-    expect(fits, "raters", f"{len(masks)} whole numbers, one per case", own, "shape")
+    _expect(fits, "raters", f"{len(masks)} whole numbers, one per case", own)
     fits = bool(((raters >= 1) & (raters <= R)).all())
-    expect(fits, "raters", f"1 to {R} raters per case", raters.tolist()[:9])
+    _expect(fits, "raters", f"1 to {R} raters per case", f"{raters.min()} to {raters.max()}" if len(raters) else "")
     return raters.to(torch.int64)
+
+
+def _expect(right: bool, name: str, expected: str, found: object) -> None:
+    if not right:
+        raise InputError(f"{name}: expected {expected}, found {found}", "shape")
 
 
 def as_bytes(x: Tensor, name: str) -> Tensor:

@@ -9,18 +9,14 @@ from PIL import Image
 
 from berdiff.data.input_spec import Kind
 from berdiff.output.colours import legend, rgb_of, target_colours
-
-VALUES = {
-    "nested": "a pixel has the value of the innermost target around it: target k is where the value is k or more",
-    "exclusive": "a pixel has the value of its one target",
-}
+from berdiff.targets.kinds import LABELS
 
 
 def label_meaning(targets: Sequence[str], kind: Kind) -> dict[str, Any]:
     """What labels.json holds, of targets that fit into one map."""
     named = {str(value): name for value, name in enumerate(("background", *targets))}
     colours = dict(legend(targets))
-    return {"kind": kind, "values": VALUES[kind], "labels": named, "colours": colours}
+    return {"kind": kind, "values": LABELS[kind], "labels": named, "colours": colours}
 
 
 def palette_picture(labels: np.ndarray, targets: int) -> Image.Image:

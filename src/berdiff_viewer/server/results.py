@@ -21,6 +21,8 @@ from berdiff.jobs.done_file import read_done
 from berdiff.jobs.store import DONE
 from berdiff.output.result_file import ResultFile
 from berdiff.remote import typed_only
+from berdiff.targets.kinds import Kind
+from berdiff.targets.targets import of_labels
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +99,7 @@ def _saved_result(folder: Path) -> SavedResult:
         return SavedResult(folder, Input(name, (Path("."),), error=str(error)))
 
 
-def _samples(folder: Path, opened: Prepared, targets: int, kind: str) -> np.ndarray:
+def _samples(folder: Path, opened: Prepared, targets: int, kind: Kind) -> np.ndarray:
     """(n, K, [Z,] H, W) uint8 of what `--write samples` or `nifti` left: masks of one target, or label maps."""
     file, pictures = folder / "samples.nii.gz", sorted((folder / "samples").glob("sample-*.png"))
     one = targets == 1 or kind != "independent"
@@ -111,5 +113,4 @@ def _samples(folder: Path, opened: Prepared, targets: int, kind: str) -> np.ndar
         labels = labels if opened.image.ndim == 4 else labels[:, 0]
     if targets == 1:
         return (labels > 0)[:, None].astype(np.uint8)
-    values = np.arange(1, targets + 1).reshape(-1, *[1] * (labels.ndim - 1))
-    return (labels[:, None] >= values if kind == "nested" else labels[:, None] == values).astype(np.uint8)
+    return of_labels(labels, targets, kind)
