@@ -41,7 +41,8 @@ def make_fabric(config: EngineConfig) -> Fabric:
             precision=config.precision,
         )
     except (ValueError, RuntimeError, ModuleNotFoundError, AttributeError) as error:
-        raise InputError(f"--engine: does not fit this machine: {first_line(error)}", "unsupported") from error
+        sentence = f"--engine: expected settings that fit this machine, found: {first_line(error)}"
+        raise InputError(sentence, "unsupported") from error
     first = os.environ.get("LOCAL_RANK", "0") == "0"  # one process tries it for all of a machine
     if config.precision == "bf16-mixed" and first and isinstance(fabric.accelerator, CPUAccelerator):
         expect_bf16("--engine.precision")
