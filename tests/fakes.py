@@ -117,6 +117,7 @@ class StandIn(MethodConfig):
     pixels flipped."""
 
     method: ClassVar[str] = "stand-in"
+    spatial_dims: ClassVar[tuple[int, ...]] = (2, 3)
     width: int = 4
 
     def build(self, spec: InputSpec) -> "StandInSegmenter":

@@ -193,7 +193,7 @@ def test_dry_run_of_a_batch_that_does_not_fit(store: Path, monkeypatch, capsys: 
     assert " GB for the same batch\n" in shown
     monkeypatch.setattr(estimates, "free_memory", lambda device: of_slice / 10)
     assert main(command) == 2
-    assert "--dry-run: one slice alone takes more than" in capsys.readouterr().err
+    assert "--dry-run: one image alone takes over" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

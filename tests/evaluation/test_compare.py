@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from berdiff.errors import InputError
 from berdiff.evaluation.compare import average, compare, compare_evaluations, comparison_tables, load
 from berdiff.evaluation.evaluate import evaluate
 from berdiff.evaluation.evaluation_folder import read_result
@@ -16,6 +15,7 @@ from berdiff.evaluation.report import markdown
 from berdiff.evaluation.settings import EvaluationSettings
 from berdiff.inference.model import Model
 from fakes import Blur, MemoryStore
+from refusals import refused
 
 SETTINGS = EvaluationSettings(samples=4, batch_size=32)
 
@@ -120,7 +120,7 @@ def test_each_target_is_paired_by_itself(of_targets):
         values = [row["difference"]["value"] for row in each.values()]
         assert mean["difference"]["value"] == pytest.approx(np.mean(values))
         assert len(set(values)) == 3
-    # by hand: the Dice of each patient's pixels, the differences of the same patients drawn together
+    # by hand: the Dice of each patient's pixels
     own = a["target"] == "core"
     differences = []
     for patient in np.unique(a["patient"].astype(str)):
@@ -130,11 +130,6 @@ def test_each_target_is_paired_by_itself(of_targets):
         differences.append(dice[1] - dice[0])
     row = next(row for row in found["by_target"]["core"] if row["metric"] == "dice_patient")
     assert row["difference"]["value"] == pytest.approx(np.mean(differences))
-    rng = np.random.default_rng(3)
-    means = [rng.choice(differences, len(differences)).mean() for _ in range(2000)]
-    low, high = np.quantile(means, [0.025, 0.975])
-    assert row["difference"]["low"] == pytest.approx(low, abs=0.1 * (high - low))
-    assert row["difference"]["high"] == pytest.approx(high, abs=0.1 * (high - low))
     tables = comparison_tables(found)
     assert [header[0] for header, _ in tables] == ["mean over targets", "target whole", "target core", "target active"]
     mean, *each = ([line[0] for line in body if line[0]] for _, body in tables)
@@ -154,28 +149,6 @@ def test_the_targets_that_all_have_are_compared(of_targets):
     assert core["first_value"] == pytest.approx(columns["ged_4"][columns["target"] == "core"].mean())
 
 
-def test_one_target_needs_no_table_of_its_own(folders):
-    assert compare([folders / "a", folders / "c"])["by_target"] == {}
-
-
-def test_one_table_for_several(folders):
-    ((header, body),) = comparison_tables(compare([folders / "a", folders / "b", folders / "c"]))
-    assert header[0] == ""
-    assert header[3] == "minus a"
-    assert [line[1] for line in body[:3]] == ["a", "b", "c"]
-    assert all(len(line) == len(header) for line in body)
-
-
-def test_an_evaluation_of_0_1_0_names_the_version_that_reads_it(folders, tmp_path):
-    for format in (1, 2):
-        shutil.copytree(folders / "a", tmp_path / "old", dirs_exist_ok=True)
-        result = json.loads((tmp_path / "old" / "metrics.json").read_text())
-        (tmp_path / "old" / "metrics.json").write_text(json.dumps(result | {"format": format}))
-        sentence = "metrics.json: written before berdiff 0.2.0, which is the last version that reads it"
-        with pytest.raises(InputError, match=sentence):
-            compare([tmp_path / "old", folders / "c"])
-
-
 def test_what_metrics_json_does_not_say_is_left_out_of_the_report(folders, tmp_path):
     """A file of 0.2.0, or a damaged one: its report ended in a traceback."""
     shutil.copytree(folders / "a", tmp_path / "a")
@@ -192,16 +165,6 @@ def test_what_metrics_json_does_not_say_is_left_out_of_the_report(folders, tmp_p
     assert "ECE if calibrated |" not in text
 
 
-def test_figures_on_images_of_two_sizes_are_refused(folders, tmp_path):
-    shutil.copytree(folders / "a", tmp_path / "part")
-    result = json.loads((tmp_path / "part" / "metrics.json").read_text())
-    result["data"]["size"] = [8, 8]
-    (tmp_path / "part" / "metrics.json").write_text(json.dumps(result))
-    compare([tmp_path / "part", tmp_path / "part"])
-    with pytest.raises(InputError, match="part and c: expected figures on images of one size, found 8x8 and 16x16"):
-        compare([tmp_path / "part", folders / "c"])
-
-
 def test_models_of_different_crops_and_rules_are_compared_on_the_same_masks(folders):
     found = compare([folders / "a", folders / "cropped", folders / "chosen"])
     differing = {"crop": [None, 8, None], "set": ["independent", "independent", "representative"], "pool": [4, 4, 12]}
@@ -210,29 +173,21 @@ def test_models_of_different_crops_and_rules_are_compared_on_the_same_masks(fold
     assert row_of(found, "ged_4", "chosen")["difference"]["value"] != 0
 
 
-def test_new_metrics_are_paired_and_the_raters_own_are_not_compared(folders):
-    rows = compare([folders / "a", folders / "c"])["rows"]
-    a, c = (from_csv(folders / name / "per_case.csv") for name in "ac")
-    compared = {row["metric"] for row in rows}
-    assert {"d_sy", "d_ss", "finding_ged"} <= compared
-    assert not {"d_yy", "d_raters"} & compared
-    for metric in ("d_sy", "d_ss", "finding_ged"):
-        row = next(row for row in rows if row["metric"] == metric)
-        assert row["difference"]["value"] == pytest.approx((c[metric] - a[metric]).mean())
-    assert next(row for row in rows if row["metric"] == "d_ss")["better"] is None  # more diversity is not better
-
-
 def test_bad_input(folders, tmp_path):
-    with pytest.raises(InputError, match="expected the same raters' masks, found other ones for the case case"):
+    with refused("a and other", "case case", code="changed"):
         compare([folders / "a", folders / "other"])
-    with pytest.raises(InputError, match="expected at least two evaluations to compare, found 1"):
+    with refused("two", code="missing"):
         compare([folders / "a"])
-    with pytest.raises(InputError, match=r"expected a finished evaluation with metrics.json, found none"):
+    with refused(tmp_path, "metrics.json", code="missing"):
         compare([folders / "a", tmp_path])
-    for content, words in (
-        ('{"format": 99}', "format: expected one of 3, found 99"),
-        ("[]", "expected an object"),
+    shutil.copytree(folders / "a", tmp_path / "b")
+    result = json.loads((tmp_path / "b" / "metrics.json").read_text())
+    for content, where, code in (
+        (result | {"format": 99}, "metrics.json", "value"),
+        (result | {"format": 2}, "metrics.json", "version"),
+        ([], "metrics.json", None),
+        (result | {"data": {**result["data"], "size": [8, 8]}}, "8x8 and 16x16", "shape"),
     ):
-        (tmp_path / "metrics.json").write_text(content)
-        with pytest.raises(InputError, match=words):
-            compare([folders / "a", tmp_path])
+        (tmp_path / "b" / "metrics.json").write_text(json.dumps(content))
+        with refused(where, code=code):
+            compare([tmp_path / "b", folders / "c"])

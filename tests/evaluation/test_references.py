@@ -76,15 +76,6 @@ def test_one_reader_is_each_reader_in_turn(readers):
             assert abs(values[case, 0] - expected) < 1e-12, name
 
 
-def test_a_case_has_the_same_reference_points_in_any_batch(readers):
-    masks, raters, names = readers
-    whole = reference_scores(masks, raters, names, 4, seed=1)
-    part = reference_scores(masks[5:8], raters[5:8], names[5:8], 4, seed=1)
-    for kind in whole:
-        for name in whole[kind]:
-            np.testing.assert_array_equal(whole[kind][name][5:8], part[kind][name])
-
-
 def test_the_exact_model_has_the_limit_of_each_cases_own_raters(readers):
     """From the pairs of different raters, one by one; a case of one rater has none."""
     masks, raters, names = readers

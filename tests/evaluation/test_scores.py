@@ -119,11 +119,3 @@ def test_the_mask_that_is_written_is_the_one_that_is_evaluated(seed, n, kind):
     evaluated = scores.score(metrics.Compared(pixels, masks, raters), {n: np.arange(n)}, kind)
     evaluated = evaluated["pixels_likeliest" if kind == "exclusive" else "pixels_predicted"]
     np.testing.assert_array_equal(result.majority(), evaluated.T.reshape(2, 5, 6))
-
-
-def test_half_of_the_samples_are_no_majority():
-    pool = np.zeros((4, 1, 1, 3), np.uint8)
-    pool[:2, ..., 0] = pool[:3, ..., 1] = 1
-    result = result_2d(pool=pool, image=np.zeros((1, 1, 3), np.float32))
-    assert result.majority().tolist() == [[[0, 1, 0]]]
-    np.testing.assert_array_equal(result.contours((0.25, 0.5, 0.75))[:, 0, 0], [[1, 1, 0], [0, 1, 0], [0, 0, 0]])

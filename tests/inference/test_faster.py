@@ -6,8 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 import berdiff
+from berdiff.cli.main import main
 from berdiff.device import choose_precision
 from berdiff.inference import compiling
 from berdiff.inference.compiling import compiled

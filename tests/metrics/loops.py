@@ -1,6 +1,5 @@
 """Slow, obvious implementations of one case, one target: masks are lists of 2D NumPy arrays, visited pair by pair."""
 
-import itertools
 import math
 
 import numpy as np
@@ -28,15 +27,6 @@ def ged(samples, raters):
 def ged_unbiased(samples, raters):
     own = mean_distance(samples, samples, distinct=True)
     return 2 * mean_distance(samples, raters) - own - mean_distance(raters, raters)
-
-
-def hm_iou_by_permutation(samples, raters):
-    """Every matching there is: only for an lcm up to about 6."""
-    side = math.lcm(len(samples), len(raters))
-    left = [s for s in samples for _ in range(side // len(samples))]
-    right = [y for y in raters for _ in range(side // len(raters))]
-    matchings = itertools.permutations(range(side))
-    return max(sum(iou(left[i], right[j]) for i, j in enumerate(m)) / side for m in matchings)
 
 
 def hm_iou_by_flow(samples, raters):

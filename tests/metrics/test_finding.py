@@ -56,18 +56,18 @@ def test_ece_and_r2_equal_their_definitions(cases):
     p, q = np.array(cases).T / np.array([[16], [4]])
     found = of(p, q)
     rows = reliability(p, q)
-    gap = sum(row.cases * abs(row.p - row.q) for row in rows if row.p is not None and row.q is not None)
+    gap = sum(row["cases"] * abs(row["p"] - row["q"]) for row in rows if row["p"] is not None and row["q"] is not None)
     assert finding_ece(found) == pytest.approx(gap / len(p), abs=1e-12)
     if np.var(q) > 0:
         assert finding_r2(found) == pytest.approx(1 - np.mean((p - q) ** 2) / np.var(q))
     else:
         assert np.isnan(finding_r2(found))
-    assert sum(row.cases for row in rows) == len(p)
+    assert sum(row["cases"] for row in rows) == len(p)
     for row in rows:
-        inside = (row.low <= p) & (p < row.high) | ((row.high == 1) & (p == 1))
-        assert row.cases == inside.sum()
-        if row.cases:
-            assert (row.p, row.q) == pytest.approx((p[inside].mean(), q[inside].mean()))
+        inside = (row["low"] <= p) & (p < row["high"]) | ((row["high"] == 1) & (p == 1))
+        assert row["cases"] == inside.sum()
+        if row["cases"]:
+            assert (row["p"], row["q"]) == pytest.approx((p[inside].mean(), q[inside].mean()))
 
 
 def test_perfect_calibration_has_no_error_and_a_share_is_in_its_own_bin():

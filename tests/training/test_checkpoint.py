@@ -10,6 +10,7 @@ import torch
 from berdiff.errors import InputError
 from berdiff.training import checkpoint
 from berdiff.training.stop import RunStopped, disk_errors_as_sentence
+from refusals import refused
 
 FILES = ("raw.safetensors", "ema.safetensors", "optimizer.safetensors", "state.json")
 
@@ -35,15 +36,12 @@ def test_round_trip_and_only_the_newest_stay(folder: Path) -> None:
     newest, damaged = checkpoint.read_newest(folder)
     assert damaged == []
     assert newest is not None
+    assert checkpoint.read_newest(folder / "none") == (None, [])
     assert newest.state == {"step": 30, "x": None}
     for part, tensors in _tensors(30).items():
         assert newest.tensors[part].keys() == tensors.keys()
         assert all(torch.equal(newest.tensors[part][name], value) for name, value in tensors.items())
     assert sorted(path.name for path in folder.glob("step-00000030/*")) == sorted(FILES)
-
-
-def test_no_checkpoint(tmp_path: Path) -> None:
-    assert checkpoint.read_newest(tmp_path / "checkpoints") == (None, [])
 
 
 @pytest.mark.parametrize("damage", ["truncate", "flip", "remove", "empty"])
@@ -84,7 +82,7 @@ def test_any_flipped_bit_of_the_state_is_noticed(folder: Path) -> None:
 def test_only_damaged_ones_is_an_error_not_a_fresh_start(folder: Path) -> None:
     for path in checkpoint.found(folder):
         (path / "raw.safetensors").write_bytes(b"")
-    with pytest.raises(InputError, match="found only damaged ones"):
+    with refused(folder, code="damaged"):
         checkpoint.read_newest(folder)
 
 

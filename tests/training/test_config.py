@@ -12,12 +12,12 @@ import pytest
 import tyro
 
 import fakes
-from berdiff.errors import InputError
 from berdiff.methods.berdiff import BerDiff
 from berdiff.methods.gaussian import GaussianDiffusion
 from berdiff.methods.unet import UNet
 from berdiff.schema import flatten
 from berdiff.training.config import TrainConfig, check, differences, dump, flag, load
+from refusals import refused
 
 CONFIG = TrainConfig(model=BerDiff())
 
@@ -103,26 +103,24 @@ def test_a_setting_out_of_bounds_is_one_sentence_with_its_flag() -> None:
         ("model.T", 0, "at least 1"),
         ("model.lambda_kl", -1.0, "at least 0.0"),
     ):
-        with pytest.raises(InputError, match=rf"^{flag(name)}: expected {words}, found {value}$"):
+        with refused(flag(name), words, value):
             check(with_value(name, value))
 
 
 def test_settings_that_do_not_go_together() -> None:
     optim = CONFIG.optim
-    for bad, words in (
-        (replace(CONFIG, optim=replace(optim, kind="sgd")), "^--optim.momentum: expected a number .* None with sgd$"),
-        (replace(CONFIG, optim=replace(optim, momentum=0.9)), "None otherwise, found 0.9 with adamw$"),
-        (replace(CONFIG, optim=replace(optim, nesterov=True)), "^--optim.nesterov: expected it with --optim.kind sgd"),
-        (replace(CONFIG, optim=replace(optim, decay_steps=9)), "expected None with --optim.decay constant, found 9$"),
-        (
-            replace(CONFIG, optim=replace(optim, decay="cosine", decay_steps=5, warmup_steps=5)),
-            "^--optim.decay-steps: expected more than the 5 warm-up steps",
-        ),
-        (replace(CONFIG, model=BerDiff(lambda_kl=0.0, lambda_bce=0.0)), "--model.lambda"),
-        (replace(CONFIG, model=BerDiff(T=4)), "--model.sampler.steps: expected .* T = 4"),
+    for change, where in (
+        ({"kind": "sgd"}, "--optim.momentum"),
+        ({"momentum": 0.9}, "--optim.momentum"),
+        ({"nesterov": True}, "--optim.nesterov"),
+        ({"decay_steps": 9}, "--optim.decay-steps"),
+        ({"decay": "cosine", "decay_steps": 5, "warmup_steps": 5}, "--optim.decay-steps"),
     ):
-        with pytest.raises(InputError, match=words):
-            check(bad)
+        with refused(where, code="conflict"):
+            check(replace(CONFIG, optim=replace(optim, **change)))
+    for model, where in ((BerDiff(lambda_kl=0.0, lambda_bce=0.0), "--model.lambda"), (BerDiff(T=4), "sampler.steps")):
+        with refused(where):
+            check(replace(CONFIG, model=model))
 
 
 def test_differences_name_what_makes_another_run_and_only_that() -> None:
@@ -136,25 +134,25 @@ def test_differences_name_what_makes_another_run_and_only_that() -> None:
 
 def test_a_wrong_file_is_refused_with_its_place(tmp_path: Path) -> None:
     file = tmp_path / "config.json"
-    with pytest.raises(InputError, match="expected a training configuration, found no readable file"):
+    with refused(file):
         load(file)
     file.write_text("{")
-    with pytest.raises(InputError, match="expected a training configuration in JSON"):
+    with refused(file):
         load(file)
     for change, words in (
-        (lambda c: c.update(extra=1), "an unknown one, 'extra'"),
-        (lambda c: c["model"].update(target="mask"), "model: expected known settings, found an unknown one, 'target'"),
-        (lambda c: c["model"].update(method="none"), "method: expected one of berdiff, .* found 'none'"),
-        (lambda c: c["loop"].update(max_steps="many"), "loop.max_steps: expected .*integer, found 'many'"),
-        (lambda c: c["loop"].update(max_steps=True), "loop.max_steps: expected"),
-        (lambda c: c.update(loop=3), "loop: expected .*found 3"),
-        (lambda c: c["optim"].update(decay="steep"), "optim.decay: expected one of .*found 'steep'"),
-        (lambda c: c.update(model=None), "expected a training configuration with a group `model`"),
+        (lambda c: c.update(extra=1), ("'extra'",)),
+        (lambda c: c["model"].update(target="mask"), ("model", "'target'")),
+        (lambda c: c["model"].update(method="none"), ("method", "'none'")),
+        (lambda c: c["loop"].update(max_steps="many"), ("loop.max_steps", "'many'")),
+        (lambda c: c["loop"].update(max_steps=True), ("loop.max_steps",)),
+        (lambda c: c.update(loop=3), ("loop",)),
+        (lambda c: c["optim"].update(decay="steep"), ("optim.decay", "'steep'")),
+        (lambda c: c.update(model=None), (file, "`model`")),
     ):
         plain = json.loads(dump(CONFIG))
         change(plain)
         file.write_text(json.dumps(plain))
-        with pytest.raises(InputError, match=words):
+        with refused(*words):
             load(file)
 
 

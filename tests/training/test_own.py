@@ -153,22 +153,6 @@ def test_a_flag_wins_over_the_plan_whatever_its_value() -> None:
     assert set(RECIPES["own"].config.left_open) == set(LEFT_OPEN)
 
 
-def test_a_dry_run_shows_the_plan(store: Path, capsys) -> None:
-    assert main(["train", "own", "--data", str(store), *SMALL, "--dry-run", "--json"]) == 0
-    shown = capsys.readouterr()
-    config = json.loads(shown.out)["config"]
-    assert (config["loop"]["batch_size"], config["model"]["hurdle"], config["left_open"]) == (16, 0.05, [])
-    assert "--model.hurdle" in shown.err
-
-
-def test_the_help_says_what_is_planned(capsys) -> None:
-    with pytest.raises(SystemExit):
-        main(["train", "own", "--help"])
-    shown = capsys.readouterr().out
-    about = shown[: shown.index("method")]
-    assert all("--" + name.replace("_", "-") in about for name in LEFT_OPEN)
-
-
 def test_train_says_what_share_of_the_marked_pixels_a_crop_loses(store: Path, tmp_path: Path, capsys) -> None:
     opened = open_store(store)
     masks = opened.read(opened.indices("train"))[1]

@@ -20,15 +20,14 @@ from berdiff.inference.settings import SegmentSettings
 from berdiff.methods.berdiff import BerDiff
 from berdiff.networks.build import NETWORKS
 from berdiff.training.config import DataConfig, check
-from berdiff.training.estimate import estimate
 from berdiff.training.run_folder import read_rows
 from berdiff.training.session import open_trainer, train
-from fakes import StandIn, make_spec, make_store
+from fakes import StandIn, make_store
+from refusals import refused
 
 from .small import small_config, weight_files
 
 SIDE, PATCH = 40, 16
-NO_CROP = "no crop beside it (--data.crop None takes it away)"
 MODEL = BerDiff(preset="ten-lines", T=10, prediction="mask", sampler=Sampler(steps=2))
 
 
@@ -103,54 +102,18 @@ def test_tiles_join_in_evaluation_as_in_segmentation(large: Path, run: Path) -> 
     np.testing.assert_array_equal(array.samples, by_evaluation[0].numpy())
 
 
-def test_tiles_are_asked_for_where_a_model_of_patches_sees_more_than_one(monkeypatch) -> None:
-    asked = []
-    spec = make_spec((8, 8))
-    for of_patches, size, crop, expected in (
-        (True, (16, 24), None, ((8, 8), 0.25)),
-        (True, (8, 8), None, None),
-        (True, (16, 16), (8, 8), None),
-        (True, (16, 16), (8, 12), ((8, 8), 0.25)),
-        (True, (16, 16), (4, 12), None),  # too small for a tile: the network itself
-        (False, (16, 16), None, None),
-    ):
-        segmenter = MODEL.build(replace(spec, patches=of_patches))
-
-        def sample(image, n, generators, sampler, callback, tile, size=size):
-            asked.append(tile)
-            return torch.zeros(1, n, 1, *image.shape[-2:], dtype=torch.uint8)
-
-        monkeypatch.setattr(segmenter, "sample", sample)
-        sample_cases(segmenter, torch.zeros(1, 1, *size), ["a"], 1, crop=crop)
-        assert asked[-1] == expected
-
-
-def test_a_dry_run_counts_tiles(large: Path) -> None:
-    found = estimate(patches(large))
-    assert found["fits"] == "yes"
-
-
 def test_what_cannot_work_is_refused(large: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for data, sentence in (
-        (DataConfig(patch=8, crop=8), f"--data.patch: expected {NO_CROP}, found 8 and 8"),
-        (DataConfig(patch=0), "--data.patch: expected at least 1, found 0"),
-        (DataConfig(patch=8, foreground=1.2), "--data.foreground: expected at most 1.0, found 1.2"),
+    for data, where, code in (
+        (DataConfig(patch=8, crop=8), "--data.patch", "conflict"),
+        (DataConfig(patch=0), "--data.patch", "value"),
+        (DataConfig(patch=8, foreground=1.2), "--data.foreground", "value"),
     ):
-        with pytest.raises(InputError) as caught:
+        with refused(where, code=code):
             check(replace(patches(large), data=data))
-        assert str(caught.value) == sentence
-    command = ["train", "demo", "--data", str(large), "--out", str(tmp_path / "run")]
-    for options, sentence in (
-        (["--data.patch", "64"], "patch: expected at most 40x40, found 64x64"),
-        (
-            ["--data.patch", "12"],
-            "--data.patch: expected sides in multiples of 8 for this network, found 12x12",
-        ),
-    ):
-        assert main([*command, "--data.crop", "None", *options]) == 2
+    command = ["train", "demo", "--data", str(large), "--out", str(tmp_path / "run"), "--data.crop", "None"]
+    for side, sentence in (("64", "patch: "), ("12", "--data.patch: ")):
+        assert main([*command, "--data.patch", side]) == 2
         assert sentence in capsys.readouterr().err
-    with pytest.raises(
-        InputError, match=r"--data\.patch: expected an image .* for the method stand-in, which cannot join"
-    ):
+    with refused("--data.patch", "stand-in"):
         train(patches(large, StandIn()), tmp_path / "run")
     assert not (tmp_path / "run").exists()

@@ -3,12 +3,15 @@
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+import nibabel as nib
 import numpy as np
 import pytest
 import torch
 import zarr
+from scipy.spatial.transform import Rotation
 
 from berdiff import metrics
+from berdiff.cli.main import main
 from berdiff.data.augment import augmented, crop, empty_window, random_patch, resized, zoomed
 from berdiff.data.batches import Batches
 from berdiff.data.case import Case, Reading
@@ -18,22 +21,25 @@ from berdiff.data.prepare import prepare
 from berdiff.data.sources import SOURCES
 from berdiff.data.store import Store
 from berdiff.data.verify import verify
+from berdiff.diffusion.sampler import Sampler
 from berdiff.errors import InputError
 from berdiff.evaluation.evaluate import evaluate
 from berdiff.evaluation.evaluation_folder import read_samples
 from berdiff.evaluation.settings import EvaluationSettings
 from berdiff.inference.model import load
+from berdiff.inference.settings import SegmentSettings
+from berdiff.methods.berdiff import BerDiff
 from berdiff.methods.config import METHODS
 from berdiff.training.estimate import estimate
 from berdiff.training.plan import Facts, plan
 from berdiff.training.session import train
 from fakes import StandIn, StandInSegmenter
+from refusals import refused
 
 from .small import small_config, train_until_killed, weight_files
 
 SIZE = (16, 16, 16)
 SPACING = (2.5, 0.7, 0.8)
-SOURCES.ours["spheres"] = __name__  # this module is the source
 METHODS.ours["everywhere"] = f"{__name__}:Everywhere"
 
 
@@ -70,13 +76,16 @@ def read(path, options: Options) -> Reading:
             yield Case(f"case {i}", f"p{i}", image, masks, spacing=SPACING, split=split)
 
     about = {"channels": ("ct",), "targets": ("sphere",), "intensity": Intensity("dtype"), "dtype": "uint8"}
+    about["spacing"] = SPACING
     return Reading(**about, raters=3, size=SIZE, total=options.count, cases=cases())  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory):
     out = tmp_path_factory.mktemp("volumes") / "s.zarr"
-    prepare("spheres", None, out)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(SOURCES.ours, "spheres", __name__)  # this module is the source
+        prepare("spheres", None, out)
     return out
 
 
@@ -152,14 +161,51 @@ def test_resizing_and_cropping_are_of_each_axis_by_itself():
     np.testing.assert_array_equal(crop(ramp, (10, 6, 4)), np.pad(ramp, [(1, 1), (0, 0), (0, 0)], "edge"))
 
 
-def test_a_training_is_killed_and_resumes_to_the_same_bits_and_is_evaluated(address, store, tmp_path):
-    config = config_of(address, patch=(8, 8, 8), foreground=0.5)
+@pytest.mark.parametrize("cut", [{"patch": (8, 8, 8)}, {"crop": (16, 16, 16)}], ids=["patches", "whole"])
+def test_a_network_of_volumes_learns_resumes_is_evaluated_and_segments_a_scan(address, store, tmp_path, cut):
+    """BerDiff's own network in 3D, from a store to masks on the grid of an oblique NIfTI file."""
+    model = BerDiff("fast-tiny", T=20, sampler=Sampler(steps=2))
+    config = replace(config_of(address, **cut), model=model)
     train(config, tmp_path / "whole")
-    train_until_killed(config, tmp_path / "killed", 4)
-    train(config, tmp_path / "killed")
-    assert weight_files(tmp_path / "killed") == weight_files(tmp_path / "whole")
-    assert len(weight_files(tmp_path / "whole")) >= 8
-    assert list((tmp_path / "whole/sheets").iterdir())
+    train_until_killed(config, tmp_path / "run", 4)
+    train(config, tmp_path / "run")
+    assert weight_files(tmp_path / "run") == weight_files(tmp_path / "whole")
+
+    opened = load(tmp_path / "run", "cpu")
+    asked = EvaluationSettings(samples=2, batch_size=2, device="cpu", save_samples=True)
+    figures = evaluate(opened, store, tmp_path / "e", asked)["metrics"]
+    assert all(np.isfinite(figures[name]["value"]) for name in ("ged_2", "hm_iou_2", "dice_volume"))
+    chosen = store.indices("test")
+    kept, settings = read_samples(tmp_path / "e"), SegmentSettings(2, batch_size=1)
+    for result in opened.case_results(store, chosen, settings):
+        np.testing.assert_array_equal(result.pool, kept[result.name].numpy(), "the masks of the evaluation")
+
+    # twice as fine in two axes, a little larger, turned and oblique: it is resampled to the model's spacing
+    turn = np.eye(4)
+    turn[:3, :3] = Rotation.from_euler("xyz", [8, -5, 12], degrees=True).as_matrix() @ np.diag([0.4, -0.35, 2.5])
+    turn[:3, 3] = 10, -20, 300
+    values = np.random.default_rng(0).integers(0, 200, (40, 44, 18), dtype=np.uint8)
+    path = tmp_path / "scan.nii.gz"
+    nib.save(nib.Nifti1Image(values, turn), path)
+    result = opened.segment(path, 2, seed=3)
+    assert result.pool.shape == (2, 1, 18, 44, 40)
+    assert result.pool.any()
+    part = opened.segment(path, 2, seed=3, center=(9, 20, 20), extent=0)
+    assert part.pool.shape[2:] == tuple(opened.segment(path, 2, box=(9, 20, 20, 10, 21, 21)).pool.shape[2:])
+    assert part.pool.shape[2] == opened.size[0], "as deep as the network"
+
+    main(["segment", str(tmp_path / "run"), str(path), "--out", str(tmp_path / "out"), "--samples", "2", "--seed", "3"])
+    written = nib.load(next((tmp_path / "out").rglob("samples.nii.gz")))
+    np.testing.assert_allclose(written.affine, turn, atol=1e-4)
+    assert written.shape == (*values.shape, 2)
+    stored = np.stack([result.grid.to_stored(mask) for mask in result.pool[:, 0]], -1)
+    np.testing.assert_array_equal(np.asarray(written.dataobj), stored)
+
+    with refused("image", code="shape"):
+        opened.segment(np.zeros((32, 32)), 1)
+    with refused("image", code="shape"):
+        opened.segment(np.zeros((4, 32, 32)), 1, spacing_mm=SPACING)
+    assert opened.segment(np.zeros((4, 32, 32)), 1, spacing_mm=SPACING, pad=True).pool.shape[2:] == (4, 32, 32)
 
 
 def test_volumes_are_evaluated_as_a_whole(address, store, tmp_path):

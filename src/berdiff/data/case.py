@@ -44,5 +44,5 @@ class Reading:
     modality: Modality = "unknown"
     crops: bool = False  # whether each image is a crop around a finding
     notes: tuple[str, ...] = ()  # shown wherever the data is, e.g. "real readers, simulated CT"
-    spacing: tuple[float, float] | None = None  # mm that images were resampled to; None: as they came
+    spacing: tuple[float, ...] | None = None  # mm that images were resampled to; None: as they came
     patients_known: bool = True  # False: every case is its own "patient", and only the source's own split can be used

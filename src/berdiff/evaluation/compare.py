@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from berdiff.data.describe import by, expect
+from berdiff.data.describe import by, check, expect
 from berdiff.errors import InputError
 from berdiff.evaluation.bootstrap import Figure, PatientBootstrap
 from berdiff.evaluation.evaluation_folder import read_result
@@ -65,10 +65,8 @@ def load(folder: Path, name: str) -> Evaluation:
 
 def compare(folders: list[Path], seed: int = 0) -> dict[str, Any]:
     """The first evaluation against each of the others, in plain JSON types."""
-    if len(folders) < 2:
-        raise InputError(f"expected at least two evaluations to compare, found {len(folders)}")
-    if seed < 0:
-        raise InputError(f"--seed: expected at least 0, found {seed}")
+    check(len(folders) >= 2, "a comparison needs at least two evaluations", "missing")
+    expect(seed >= 0, "--seed", "at least 0", seed)
     names = [folder.resolve().name for folder in folders]
     if len(set(names)) < len(names):
         names = list(map(str, folders))
@@ -178,11 +176,11 @@ def _shared(evaluations: list[Evaluation]) -> list[Evaluation]:
     """Only the cases (and targets) that all have, in one order; the raters' masks must be the same ones, and whole."""
     for first, other in pairwise(evaluations):
         sizes = [e.result["data"]["size"] for e in (first, other)]
-        found = " and ".join(map(by, sizes))
-        expect(sizes[0] == sizes[1], f"{first.name} and {other.name}", "figures on images of one size", found)
+        names = f"{first.name} and {other.name}"
+        expect(sizes[0] == sizes[1], names, "figures on images of one size", " and ".join(map(by, sizes)), "shape")
     keys = [list(zip(e.columns["case"], e.columns["target"], strict=True)) for e in evaluations]
     common = sorted(set(keys[0]).intersection(*keys[1:]))
-    expect(common, " and ".join(e.name for e in evaluations), "cases in common")
+    expect(common, " and ".join(e.name for e in evaluations), "cases in common", code="missing")
     out = []
     for evaluation, own in zip(evaluations, keys, strict=True):
         place = {key: i for i, key in enumerate(own)}
@@ -195,8 +193,8 @@ def _shared(evaluations: list[Evaluation]) -> list[Evaluation]:
         for column in ("patient", "volume", "raters", "pixels_majority"):
             same &= first[column] == other.columns[column]
         for case in first["case"][~same]:
-            found = f"other ones for the case {case}: another store"
-            raise InputError(f"{out[0].name} and {other.name}: expected the same raters' masks, found {found}")
+            names = f"{out[0].name} and {other.name}"
+            raise InputError(f"{names}: the raters' masks of the case {case} differ: another store", "changed")
     return out
 
 

@@ -113,13 +113,14 @@ def completed(settings: EvaluationSettings, model: Model, store: Store) -> Evalu
     schema.check(settings, EvaluationSettings, lambda name: f"--{name.replace('_', '-')}")
     own, known = store.targets, model.input_spec.targets
     same = len(own) == 1 or len(own) != len(known) or own == known  # one may be called otherwise
-    expect(same, store.address, f"the targets of the model, {', '.join(known)}", ", ".join(own))
+    expect(same, store.address, f"the targets of the model, {', '.join(known)}", ", ".join(own), "kind")
     axes = len(model.input_spec.size)
-    expect(len(store.size) == axes, store.address, f"images of {axes} axes, as the model has them", by(store.size))
+    right = len(store.size) == axes
+    expect(right, store.address, f"images of {axes} axes, as the model has them", by(store.size), "shape")
     if settings.crop is not None:
         crop = size_of(settings.crop, axes, "--crop")
         fits = all(side <= most for side, most in zip(crop, store.size, strict=True))
-        expect(fits, "--crop", f"at most {by(store.size)}, the size of the images", by(crop))
+        expect(fits, "--crop", f"at most {by(store.size)}, the size of the images", by(crop), "shape")
     return settings
 
 
@@ -172,7 +173,7 @@ def _one_batch(model: Model, store: Store, indices: np.ndarray, settings: Evalua
 def _of_volume(raters: torch.Tensor, cases: Columns, what: str) -> tuple[torch.Tensor, Columns]:
     """What is said of all slices of a volume, said once; its name is its case's."""
     expected = f"the same number of raters in all slices of {cases['volume'][0]}"
-    expect(len(raters.unique()) == 1, what, expected, f"{int(raters.min())} to {int(raters.max())}")
+    expect(len(raters.unique()) == 1, what, expected, f"{int(raters.min())} to {int(raters.max())}", "shape")
     first = {name: values[:1] for name, values in cases.items()}
     return raters[:1], first | {"case": first["volume"]}
 

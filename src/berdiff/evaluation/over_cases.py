@@ -4,7 +4,7 @@ import numpy as np
 
 from berdiff.evaluation.bootstrap import Figure, PatientBootstrap
 from berdiff.evaluation.per_case import Columns
-from berdiff.evaluation.result_file import Marked, OfFinding, Reliability
+from berdiff.evaluation.result_file import Marked, OfFinding
 from berdiff.evaluation.scores import SIZE_GAPS
 from berdiff.metrics.finding import finding_ece, finding_gaps, finding_ged, finding_r2, finding_sums, reliability
 
@@ -56,7 +56,7 @@ def finding_figures(columns: Columns, bootstrap: PatientBootstrap) -> OfFinding:
         "r2": bootstrap.interval(float(finding_r2(sums.sum(0))), finding_r2(resampled)),
         "ged": bootstrap.estimate(finding_ged(p, q), patients),
         "ece_if_calibrated": _ece_if_calibrated(sums, patients, bootstrap),
-        "reliability": [Reliability(**row._asdict()) for row in reliability(p, q)],
+        "reliability": reliability(p, q),
     }
 
 

@@ -12,6 +12,7 @@ import torch
 
 from berdiff import schema
 from berdiff.data.csv_table import csv_text
+from berdiff.data.describe import check
 from berdiff.errors import InputError
 from berdiff.evaluation.bootstrap import Figure, PatientBootstrap
 from berdiff.evaluation.scores import FINDING, SIZE_GAPS
@@ -126,12 +127,12 @@ def from_csv(path: Path) -> Columns:
     except (ValueError, OverflowError, csv.Error) as error:
         if isinstance(error, InputError):
             raise
-        raise InputError(f"{path}: expected a table of cases, found none or a damaged one ({error!s:.300})") from error
-    if missing := {*TEXT, *WHOLE, "d_yy"} - set(columns):
-        raise InputError(f"{path}: expected the column {min(missing)}, found {', '.join(columns):.300}")
+        raise InputError(f"{path}: no table of cases, or a damaged one ({error!s:.300})", "damaged") from error
+    missing = {*TEXT, *WHOLE, "d_yy"} - set(columns)
+    check(not missing, f"{path}: the column {min(missing, default='')} is missing", "missing")
     for name in {*columns} - {*TEXT, *_whole(), *FINDING, *SIZE_GAPS, *dice_pixels()}:
         try:
             find_metric(name)
         except InputError as error:
-            raise InputError(f"{path}: {error}") from error
+            raise InputError(f"{path}: {error}", error.code) from error
     return columns

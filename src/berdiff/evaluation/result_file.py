@@ -10,6 +10,7 @@ from berdiff.data.input_spec import Side, Sides
 from berdiff.diffusion.sampler import Sampler
 from berdiff.evaluation.bootstrap import Figure
 from berdiff.inference.settings import Precision
+from berdiff.metrics.finding import Bin
 from berdiff.schema import Count, Natural
 from berdiff.targets.kinds import Kind
 
@@ -24,20 +25,12 @@ class Marked(TypedDict):
 Figures = dict[str, Figure]
 
 
-class Reliability(TypedDict):
-    low: float
-    high: float
-    cases: Natural
-    p: float | None
-    q: float | None
-
-
 class OfFinding(TypedDict):
     ece: Figure
     r2: Figure
     ged: Figure
     ece_if_calibrated: NotRequired[Figure | None]  # evaluations of 0.2.0 do not have it
-    reliability: list[Reliability]
+    reliability: list[Bin]
 
 
 class Asked(TypedDict):

@@ -67,7 +67,7 @@ def search(
     segmenter = model.segmenter
     expect(counts and min(counts) >= 1, "--counts", "numbers of steps of at least 1", list(counts))
     if segmenter.T is None or segmenter.sampler is None:
-        raise InputError(f"{model.name}: expected a method with steps to search, found {segmenter.config.method}")
+        raise InputError(f"{model.name}: the method {segmenter.config.method} has no steps to search", "unsupported")
     T = segmenter.T
     for count in counts:
         grid(T, count, max(LAST))  # before anything is sampled: a count that leaves no room for all starts of the last

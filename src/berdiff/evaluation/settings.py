@@ -49,4 +49,4 @@ class EvaluationSettings(FromPool, Settings):
         self.check_pool()
         for name in OF_VOLUMES:
             if self.by == "slice" and (found := getattr(self, name)) is not None:
-                raise InputError(f"{name}: expected --by volume beside it, found {found:g} with --by slice")
+                raise InputError(f"{name}: {found:g} needs --by volume", "conflict")

@@ -196,8 +196,9 @@ class Model:
     ) -> list[Result]:
         """The results of cases of a store, one by one: of the centre, or of all by tiles where the model was trained on
         patches. Noise is seeded by the cases' names, so the masks are those of an evaluation."""
-        centre = (store.size[0] // 2, store.size[1] // 2)
-        settings = replace(settings, region=Region(None if self.input_spec.patches else centre))
+        middle = tuple(side // 2 for side in store.size)
+        region = Region(middle) if len(middle) == 2 else Region(box=(*middle, *(side + 1 for side in middle)))
+        settings = replace(settings, region=Region() if self.input_spec.patches else region)
         results: list[Result] = []
         for index in indices:
             opened = self.open(case_input(store, int(index)), settings)
@@ -248,8 +249,9 @@ def load(
         segmenter = compiled(segmenter, device)
     spec, stride = segmenter.input_spec, segmenter.stride
     size = size or spec.size
-    fits = min(size) > 0 and not any(side % stride for side in size)
-    expect(fits, "--size", f"height and width in multiples of {stride}", " ".join(map(str, size)), "shape")
+    sides = "height and width" if spec.dims == 2 else "depth, height and width"
+    fits = len(size) == spec.dims and min(size) > 0 and not any(side % stride for side in size)
+    expect(fits, "--size", f"{sides} in multiples of {stride}", " ".join(map(str, size)), "shape")
     place = path.resolve()
     run = place.parent if place.name == "model" else None
     published = hub.address_of(place)

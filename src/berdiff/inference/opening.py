@@ -47,6 +47,8 @@ class ReadInput:
     @property
     def size(self) -> Size:
         """How many pixels of the image the network sees at once."""
+        if len(self.shape) < self.spec.dims:
+            raise InputError(f"{self.what}: a 2D image, where the model segments volumes", "shape")
         return covered(self.spec.size, self.grid, at_spacing(self.grid, self.spec.spacing))
 
     def at(self, region: Region, name: str | None = None, whole: bool = True) -> Prepared:
@@ -77,7 +79,7 @@ class ReadInput:
         slices = rows = columns = slice(None)
         if self.intensity.rule == "minmax":  # looks at a square around the region, or at the whole slice
             side = self.intensity.field or max(self.shape[-2:])
-            field = (min(side, self.shape[-2]), min(side, self.shape[-1]))
+            field = (*self.size[:-2], min(side, self.shape[-2]), min(side, self.shape[-1]))
             *wanted, rows, columns = (slice(*ends) for ends in region.ranges(self.shape, field, self.what))
             slices = slices if whole or not wanted else wanted[0]
         about = {"spacing": self.spec.spacing, "forced": self.forced, "seen": (slices, rows, columns)}

@@ -132,15 +132,17 @@ class Region(Settings):
         return (int(first) if first else None), (int(last) if last else None)
 
     def ranges(self, shape: tuple[int, ...], size: Size, what: str) -> tuple[Range, ...]:
-        """One range per axis of `shape`, (H, W) or (Z, H, W); `what` names it in errors. A box smaller than `size` is
-        widened."""
-        slices = (self.slice_range(shape[0], what),) if len(shape) == 3 else ()
+        """One range per axis of `shape`, (H, W) or (Z, H, W); `what` names it in errors. A region smaller than `size`,
+        (H, W) or (Z, H, W) of a network of volumes, is widened."""
         if len(shape) == 2 and (self.slices or self._names_slices):
             raise InputError(f"{what}: expected a volume for a choice of slices, found a 2D image", "kind")
-        if not self.pad and (shape[-2] < size[0] or shape[-1] < size[1]):
+        slices = [_widened(*self.slice_range(shape[0], what), shape[0], (1, *size)[-3])] if len(shape) == 3 else []
+        sides = shape[-len(size) :]
+        if not self.pad and any(side < least for side, least in zip(sides, size, strict=True)):
+            least, found = ("x".join(map(str, numbers)) for numbers in (size, sides))
             raise InputError(
-                f"{what}: expected at least {size[0]}x{size[1]} pixels, the size of the network, found "
-                f"{shape[-2]}x{shape[-1]} (--pad puts zeros around it)",
+                f"{what}: expected at least {least} pixels, the size of the network, found {found} "
+                "(--pad puts zeros around it)",
                 "shape",
             )
         return (*slices, *(self._plane_range(axis, shape[axis], size[axis], what) for axis in (-2, -1)))
@@ -165,12 +167,17 @@ class Region(Settings):
         elif self.box is not None:
             half = len(self.box) // 2
             first, last = _inside(self.box[:half][axis], self.box[half:][axis], length, name, what)
-            if (missing := size - (last - first)) > 0:
-                first, last = first - missing // 2, last + missing - missing // 2
         else:
             return 0, length
-        shift = max(0, -first) - max(0, last - length)  # back inside; an image smaller than that is taken whole
-        return max(0, first + shift), min(length, last + shift)
+        return _widened(first, last, length, size)
+
+
+def _widened(first: int, last: int, length: int, size: int) -> Range:
+    """At least `size` around its middle, inside the image; one smaller than that is taken whole."""
+    if (missing := size - (last - first)) > 0:
+        first, last = first - missing // 2, last + missing - missing // 2
+    shift = max(0, -first) - max(0, last - length)
+    return max(0, first + shift), min(length, last + shift)
 
 
 def _inside(first: int, last: int, length: int, axis: str, what: str) -> Range:

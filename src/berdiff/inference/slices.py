@@ -22,11 +22,11 @@ Advance = Callable[[int], None]  # called with the number of slices that were ju
 
 
 class Slice(NamedTuple):
-    """One slice, or one 2D image: what the network sees of it, and where its masks go."""
+    """One slice or 2D image, or a volume where the network sees volumes: its pixels, and where its masks go."""
 
     key: str  # seeds its noise
-    pixels: np.ndarray  # (C, h, w), with zeros around a region that is smaller than the network (`Region.pad`)
-    place: np.ndarray  # (n, K, h, w) to be written
+    pixels: np.ndarray  # (C, *s), with zeros around a region that is smaller than the network (`Region.pad`)
+    place: np.ndarray  # (n, K, *s) to be written
     rho: float | None = None  # how far its noise follows that of the slice before it; None: not at all
     followed: bool = False  # whether the noise of a slice after it follows its own
 
@@ -80,7 +80,7 @@ def sample_slices(
             raise InputError(f"the model cannot sample these images: {error}", "unsupported") from error
         for one, masks in zip(batch, samples, strict=True):
             one.place[:] = centre(masks, one.place.shape[2:])
-        advance(len(batch))
+        advance(sum(one.place.shape[2] if one.place.ndim == 5 else 1 for one in batch))
 
 
 def sample_images(
@@ -103,7 +103,7 @@ def sample_images(
         grid, part = image.part(settings.region.ranges(image.grid.shape, seen, image.what), size)
         drawn.append(Drawn(grid, part, _empty(image.what, (P, segmenter.targets, *grid.shape))))
         for one in _slices(image, drawn[-1], size, settings):
-            by_shape.setdefault(one.pixels.shape[-2:], []).append(one)
+            by_shape.setdefault(one.pixels.shape[1:], []).append(one)
     for shape, alike in by_shape.items():
         tile = None if shape == size else (size, settings.overlap)
         sample_slices(segmenter, alike, P, settings.seed, sampler, device, settings.batch_size, tile, callback, advance)
@@ -128,9 +128,8 @@ def _empty(what: str, shape: tuple[int, ...]) -> np.ndarray:
 
 def _slices(image: Prepared, region: Drawn, size: Size, settings: SegmentSettings) -> list[Slice]:
     grid, part, masks = region
-    height, width = (max(sides) for sides in zip(size, grid.shape[-2:], strict=True))
-    planes = centre(part, (height, width))
-    if grid.planar:
+    planes = centre(part, [max(sides) for sides in zip(size, grid.shape[-len(size) :], strict=True)])
+    if len(size) == len(grid.shape):
         return [Slice(image.name, planes, masks)]
     distance = grid.spacing[0] if np.isfinite(grid.spacing[0]) else NEIGHBOURS
     rho = correlation(distance, settings.coherence) or None

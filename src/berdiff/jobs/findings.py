@@ -156,7 +156,7 @@ class Candidates:
 
     def find(self, item: Input, read: ReadInput) -> list[Finding]:
         mask = self._mask(item)
-        if read.file is None:
+        if read.case is not None:
             raise InputError(f"{mask}: masks of candidates go with image files, not with a case of {read.what}", "kind")
         labels = read_labels(mask, read.file)
         whole = labels.dtype.kind in "biu" or (labels == np.rint(labels)).all()

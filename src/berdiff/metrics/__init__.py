@@ -6,7 +6,7 @@ samples `(B, n, K, *S)` and masks `(B, R, K, *S)` of 0 and 1, slices or volumes 
 
 from berdiff.metrics.limit import ged_limit
 from berdiff.metrics.pairs import Pairs
-from berdiff.metrics.registry import (
+from berdiff.metrics.registry import (  # fmt: skip
     Compared,
     Metric,
     all_metrics,
@@ -25,26 +25,7 @@ from berdiff.metrics.votes import Votes, dice_counts, dice_from_counts, likelies
 from berdiff.targets.targets import likeliest, more_than
 
 __all__ = [
-    "Compared",
-    "Metric",
-    "Pairs",
-    "Votes",
-    "all_metrics",
-    "brier",
-    "d_max",
-    "dice",
-    "dice_counts",
-    "dice_from_counts",
-    "ece",
-    "find_metric",
-    "ged",
-    "ged_limit",
-    "ged_unbiased",
-    "hm_iou",
-    "likeliest",
-    "likeliest_counts",
-    "more_than",
-    "nll",
-    "saliency",
-    "soft_dice",
-]
+    "Compared", "Metric", "Pairs", "Votes", "all_metrics", "brier", "d_max", "dice", "dice_counts", "dice_from_counts",
+    "ece", "find_metric", "ged", "ged_limit", "ged_unbiased", "hm_iou", "likeliest", "likeliest_counts", "more_than",
+    "nll", "saliency", "soft_dice",
+]  # fmt: skip

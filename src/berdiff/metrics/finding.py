@@ -5,16 +5,15 @@ that are not empty were alike. ECE and R^2 are of many cases; both follow from s
 resample.
 """
 
-from typing import NamedTuple
-
 import numpy as np
+from typing_extensions import TypedDict
 
 from berdiff.metrics.pairs import Pairs
 
 BINS = 10
 
 
-class Bin(NamedTuple):
+class Bin(TypedDict):
     """The cases whose p is in [low, high), in the last bin also 1."""
 
     low: float
@@ -70,8 +69,8 @@ def reliability(p: np.ndarray, q: np.ndarray, bins: int = BINS) -> list[Bin]:
     out: list[Bin] = []
     for i in range(bins):
         here = place == i
-        means = (float(p[here].mean()), float(q[here].mean())) if here.any() else (None, None)
-        out.append(Bin(i / bins, (i + 1) / bins, int(here.sum()), *means))
+        of_p, of_q = (float(x[here].mean()) if here.any() else None for x in (p, q))
+        out.append({"low": i / bins, "high": (i + 1) / bins, "cases": int(here.sum()), "p": of_p, "q": of_q})
     return out
 
 

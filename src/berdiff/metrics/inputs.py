@@ -12,31 +12,29 @@ def check(samples: Tensor, masks: Tensor, raters: Tensor | None) -> Tensor:
     A case with fewer raters than R is padded with empty masks; `raters` says how many of its masks count, from the
     first on. None: all R of every case.
     """
-    for name, x, count in (("samples", samples, "n"), ("masks", masks, "R")):
-        if x.ndim not in (5, 6):
-            shapes = f"(B, {count}, K, H, W) or (B, {count}, K, Z, H, W)"
-            raise InputError(f"{name}: expected the shape {shapes}, found {tuple(x.shape)}")
-    if samples.shape[0] != masks.shape[0] or samples.shape[2:] != masks.shape[2:]:
-        raise InputError(
-            "samples and masks: expected the same cases, targets and pixels, "
-            f"found {tuple(samples.shape)} and {tuple(masks.shape)}"
-        )
-    if 0 in samples.shape[1:]:
-        raise InputError(f"samples: expected at least one sample, target and pixel, found {tuple(samples.shape)}")
-    R = masks.shape[1]
-    if R == 0:
-        raise InputError(f"masks: expected at least one rater, found none: {tuple(masks.shape)}")
+    for name, x in (("samples", samples), ("masks", masks)):
+        shapes = "(B, n or R, K, H, W) or (B, n or R, K, Z, H, W)"
+        _expect(x.ndim in (5, 6), name, f"the shape {shapes}", tuple(x.shape))
+    alike = samples.shape[0] == masks.shape[0] and samples.shape[2:] == masks.shape[2:]
+    both = f"{tuple(samples.shape)} and {tuple(masks.shape)}"
+    _expect(alike, "samples and masks", "the same cases, targets and pixels", both)
+    shape, R = tuple(samples.shape), masks.shape[1]
+    _expect(0 not in shape[1:], "samples", "at least one sample, target and pixel", shape)
+    _expect(R > 0, "masks", "at least one rater", tuple(masks.shape))
     if raters is None:
         return torch.full((len(masks),), R, dtype=torch.int64)
     raters = torch.as_tensor(raters).cpu()
-    if raters.shape != (len(masks),) or raters.is_floating_point():
-        raise InputError(
-            f"raters: expected {len(masks)} whole numbers, one per case, found {raters.dtype} {tuple(raters.shape)}"
-        )
-    if len(raters) and (int(raters.min()) < 1 or int(raters.max()) > R):
-        low, high = int(raters.min()), int(raters.max())
-        raise InputError(f"raters: expected 1 to {R} raters per case, found {low} to {high}")
+    fits = raters.shape == (len(masks),) and not raters.is_floating_point()
+    own = f"{raters.dtype} {tuple(raters.shape)}"
+    _expect(fits, "raters", f"{len(masks)} whole numbers, one per case", own)
+    fits = bool(((raters >= 1) & (raters <= R)).all())
+    _expect(fits, "raters", f"1 to {R} raters per case", f"{raters.min()} to {raters.max()}" if len(raters) else "")
     return raters.to(torch.int64)
+
+
+def _expect(right: bool, name: str, expected: str, found: object) -> None:
+    if not right:
+        raise InputError(f"{name}: expected {expected}, found {found}", "shape")
 
 
 def as_bytes(x: Tensor, name: str) -> Tensor:

@@ -105,7 +105,7 @@ class Pairs:
         """(B, K): GED with the samples' own term over distinct pairs: its expectation does not depend on n >= 2. It may
         be negative for one case."""
         if self.n < 2:
-            raise InputError("samples: expected at least 2 for the unbiased GED, found 1")
+            raise InputError("samples: the unbiased GED needs at least 2", "shape")
         return 2 * self.d_sy() - self.d_ss_distinct() - self.d_yy
 
     def hm_iou(self) -> np.ndarray:

@@ -146,4 +146,4 @@ def find_metric(name: str) -> Metric:
             label += " where marked" if of.get("marked") else ""
             return replace(metric, label=f"{label} ({metric.unit})" if metric.unit else label)
     known = ", ".join(metric.name for metric in all_metrics())
-    raise InputError(f"metric {name!r}: expected one of {known}, found an unknown one")
+    raise InputError(f"metric {name!r} is unknown; there are {known}", "name")

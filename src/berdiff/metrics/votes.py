@@ -130,7 +130,7 @@ def likeliest_counts(samples: Tensor, masks: Tensor, raters: Tensor | None = Non
     raters = check(samples, masks, raters)
     marks = votes(samples, "samples").astype(np.int64)  # (B, K, *S)
     if marks.size and marks.sum(1).max() > samples.shape[1]:
-        raise InputError("samples: expected exclusive targets, at most one per pixel, found samples with two")
+        raise InputError("samples: of exclusive targets a pixel has two")
     predicted = likeliest(marks, samples.shape[1])
     truth = more_than(_rated(masks, raters) / expanded(raters, marks.ndim).numpy())
     chosen = (predicted & truth, predicted, truth)

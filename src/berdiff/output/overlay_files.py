@@ -14,6 +14,7 @@ from berdiff.output.formats import Files, Output
 from berdiff.output.pictures import overlay
 from berdiff.output.tiles import Tile, contours_tile, masks_tile, picture_bytes
 from berdiff.output.views import Plane, close_up, fullest_slice
+from berdiff.targets.kinds import ANSWERS
 
 
 def by_target(targets: Sequence[str], name: str) -> list[str]:
@@ -36,7 +37,7 @@ def overlay_files(output: Output) -> Files:
 
     if count > 1:
         majority = result.majority()
-        where = "it is the likeliest class" if result.kind == "exclusive" else "more than half of the samples mark it"
+        where = ANSWERS[result.kind]
         for name, plane in _planes(result, "overlay", majority.max(axis=0)):
             title, masks = f"{result.name}{plane.words}: each target where {where}{on}", majority[:, *plane.at]
             tile = masks_tile(title, plane.whole[channel], plane.placed(masks))

@@ -13,11 +13,8 @@ from berdiff.inference.representatives import Representative
 from berdiff.output.captions import notes, percent
 from berdiff.output.colours import LEVELS, legend
 from berdiff.output.formats import Output
+from berdiff.targets.kinds import LABELS
 
-VALUES = {  # of a label map
-    "nested": "a pixel has the value of the innermost target around it: target k is where the value is k or more",
-    "exclusive": "a pixel has the value of its one target",
-}
 Place = Annotated[int, Ge(0)]
 
 
@@ -82,7 +79,7 @@ def result_file(output: Output) -> ResultFile:
 def label_meaning(targets: Sequence[str], kind: Kind) -> dict[str, Any]:
     """What labels.json holds, of targets that fit into one map."""
     named = {str(value): name for value, name in enumerate(("background", *targets))}
-    return {"kind": kind, "values": VALUES[kind], "labels": named, "colours": dict(legend(targets))}
+    return {"kind": kind, "values": LABELS[kind], "labels": named, "colours": dict(legend(targets))}
 
 
 def representative_name(number: int, found: Representative) -> str:

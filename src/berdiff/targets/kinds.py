@@ -13,6 +13,16 @@ RULES: dict[Kind, str] = {
     "nested": "each lies inside the one before it",
     "exclusive": "at most one per pixel",
 }
+LABELS: dict[Kind, str] = {  # what a value of their label map means; independent targets have none
+    "nested": "a pixel has the value of the innermost target around it: target k is where the value is k or more",
+    "exclusive": "a pixel has the value of its one target",
+}
+MAJORITY = "more than half of the samples mark it"
+ANSWERS: dict[Kind, str] = {  # where the one mask of many samples has a target
+    "independent": MAJORITY,
+    "nested": MAJORITY,
+    "exclusive": "it is the likeliest class",
+}
 
 
 def label_values(labels: Sequence[str]) -> TargetValues:

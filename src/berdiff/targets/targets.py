@@ -75,6 +75,12 @@ def label_map(masks: np.ndarray) -> np.ndarray:
     return labels
 
 
+def of_labels(labels: np.ndarray, targets: int, kind: Kind) -> np.ndarray:
+    """The inverse of `label_map`: `(n, ...)` -> masks `(n, K, ...)` uint8."""
+    values = np.arange(1, targets + 1).reshape(-1, *[1] * (labels.ndim - 1))
+    return (labels[:, None] >= values if kind == "nested" else labels[:, None] == values).astype(np.uint8)
+
+
 def more_than(share: Share, level: float = 0.5) -> Share:
     """Where more than `level` of the samples, or of the raters, mark a pixel, as the public code of soft Dice has it.
 

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from berdiff.data.input_spec import InputSpec, Intensity, Kind
 from berdiff.diffusion.random import sample_generators
+from berdiff.targets.targets import of_labels
 
 KEYS = ("a", "b", "c", "d", "e")  # of images
 
@@ -38,9 +39,8 @@ def masks(shape: Sequence[int], kind: Kind = "independent", seed: int = 1) -> Te
     if kind == "independent":
         return torch.randint(2, tuple(shape), generator=generator(seed), dtype=torch.uint8)
     B, R, K, *size = shape
-    depth = torch.randint(K + 1, (B, R, 1, *size), generator=generator(seed))
-    k = torch.arange(1, K + 1).reshape(K, *[1] * len(size))
-    return (depth >= k if kind == "nested" else depth == k).to(torch.uint8)
+    labels = torch.randint(K + 1, (B * R, *size), generator=generator(seed))
+    return torch.as_tensor(of_labels(labels.numpy(), K, kind)).unflatten(0, (B, R))
 
 
 def awaken(module: nn.Module) -> None:

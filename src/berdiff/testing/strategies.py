@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from berdiff.data.input_spec import Kind
+from berdiff.targets.targets import of_labels
 
 SMALL = (4, 6)  # of an image; height and width differ, so that a swap cannot go unseen
 Between = int | tuple[int, int]
@@ -27,9 +28,8 @@ def masks(
     def of(R: int, K: int) -> st.SearchStrategy[np.ndarray]:
         if kind == "independent":
             return hnp.arrays(np.uint8, (R, K, *shape), elements=st.integers(0, 1), fill=st.nothing())
-        k = np.arange(1, K + 1).reshape(K, *[1] * len(shape))
-        depths = hnp.arrays(np.uint8, (R, 1, *shape), elements=st.integers(0, K), fill=st.nothing())
-        return depths.map(lambda depth: ((depth >= k) if kind == "nested" else (depth == k)).astype(np.uint8))
+        labels = hnp.arrays(np.uint8, (R, *shape), elements=st.integers(0, K), fill=st.nothing())
+        return labels.map(lambda of_raters: of_labels(of_raters, K, kind))
 
     return st.tuples(_number(raters), _number(targets)).flatmap(lambda counts: of(*counts))
 

@@ -88,16 +88,15 @@ def read(path: Path) -> Checkpoint:
     content = schema.read(file, StateFile, "the state of a checkpoint")
     expected = {f"{name}.safetensors" for name in PARTS}
     if content.checksum != _checksum(content.state, content.sha256) or content.sha256.keys() != expected:
-        raise InputError(f"{file}: expected the state that was written, found an altered one")
+        raise InputError(f"{file}: altered since it was written", "damaged")
     for name, digest in content.sha256.items():
         file = path / name
         if not file.is_file() or sha256(file) != digest:
-            what = "an altered or truncated file" if file.is_file() else "no such file"
-            raise InputError(f"{file}: expected the file that was written, found {what}")
+            raise InputError(f"{file}: altered, truncated or missing", "damaged")
     try:
         return Checkpoint({name: load_file(path / f"{name}.safetensors") for name in PARTS}, content.state)
     except SafetensorError as error:
-        raise InputError(f"{path}: expected the tensors of a checkpoint, found something else ({error})") from error
+        raise InputError(f"{path}: the tensors cannot be read ({error})", "damaged") from error
 
 
 def read_newest(folder: Path) -> tuple[Checkpoint | None, list[str]]:
@@ -112,7 +111,7 @@ def read_newest(folder: Path) -> tuple[Checkpoint | None, list[str]]:
         except InputError as error:
             damaged.append(f"{path.name} is damaged ({error}); the one before it is used")
     if damaged:
-        raise InputError(f"{folder}: expected a whole checkpoint to resume from, found only damaged ones; {damaged[0]}")
+        raise InputError(f"{folder}: every checkpoint is damaged; {damaged[0]}", "damaged")
     return None, []
 
 

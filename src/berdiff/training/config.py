@@ -45,11 +45,9 @@ class DataConfig(schema.Settings):
 
     def check(self) -> None:
         if self.negatives and self.crop is None:
-            raise InputError("negatives: expected a crop beside it (--data.crop), found none")
-
+            raise InputError("negatives: needs a crop (--data.crop)", "conflict")
         if self.patch is not None and self.crop is not None:
-            found = f"{self.patch} and {self.crop}"
-            raise InputError(f"patch: expected no crop beside it (--data.crop None takes it away), found {found}")
+            raise InputError("patch: not together with a crop (--data.crop None takes it away)", "conflict")
 
     def seen(self, spec: InputSpec) -> InputSpec:
         """What the network sees of images of `spec`: all of them, their centre, or patches."""
@@ -78,16 +76,15 @@ class OptimConfig(schema.Settings):
     ema_warmup: bool = True  # start with a short average: the decay is at most (1 + updates) / (10 + updates)
 
     def check(self) -> None:
-        if (self.kind == "sgd") != (self.momentum is not None):
-            found = f"{self.momentum} with {self.kind}"
-            raise InputError(f"momentum: expected a number with --optim.kind sgd and None otherwise, found {found}")
-        if self.nesterov and self.kind != "sgd":
-            raise InputError(f"nesterov: expected it with --optim.kind sgd alone, found it with {self.kind}")
-        steps = self.decay_steps
-        if self.decay == "constant" and steps is not None:
-            raise InputError(f"decay_steps: expected None with --optim.decay constant, found {steps}")
-        if steps is not None and steps <= self.warmup_steps:
-            raise InputError(f"decay_steps: expected more than the {self.warmup_steps} warm-up steps, found {steps}")
+        sgd, steps, warmup = self.kind == "sgd", self.decay_steps, self.warmup_steps
+        for right, sentence in (
+            (sgd == (self.momentum is not None), "momentum: with --optim.kind sgd, and with it alone"),
+            (sgd or not self.nesterov, "nesterov: with --optim.kind sgd alone"),
+            (steps is None or self.decay != "constant", "decay_steps: not with --optim.decay constant"),
+            (steps is None or steps > warmup, f"decay_steps: {steps} are not more than the {warmup} warm-up steps"),
+        ):
+            if not right:
+                raise InputError(sentence, "conflict")
 
 
 @dataclass(frozen=True)
@@ -203,7 +200,7 @@ def load(path: str | Path) -> AnyConfig:
 def from_plain(content: Any, where: str) -> AnyConfig:
     """What `as_plain` gave; `where` names its place in an error."""
     if not (isinstance(content, dict) and isinstance(content.get("model"), dict)):
-        raise InputError(f"{where}: expected a training configuration with a group `model`, found something else")
+        raise InputError(f"{where}: no training configuration with a group `model`", "kind")
     model = dict(content["model"])
     kind = method_class(str(model.pop("method", None)))
     return schema.parse(TrainConfig[kind], {**content, "model": model}, lambda place: f"{where}: {place}")

@@ -17,7 +17,7 @@ from torch.distributed.tensor import DTensor
 from torch.nn.utils import clip_grad_norm_
 from torch.optim import SGD, AdamW, Optimizer
 
-from berdiff.data.describe import expect
+from berdiff.data.describe import expect, present
 from berdiff.device import expect_bf16
 from berdiff.errors import InputError, first_line
 from berdiff.methods.base import Segmenter
@@ -41,7 +41,8 @@ def make_fabric(config: EngineConfig) -> Fabric:
             precision=config.precision,
         )
     except (ValueError, RuntimeError, ModuleNotFoundError, AttributeError) as error:
-        raise InputError(f"--engine: expected settings that fit this machine, found: {first_line(error)}") from error
+        sentence = f"--engine: expected settings that fit this machine, found: {first_line(error)}"
+        raise InputError(sentence, "unsupported") from error
     first = os.environ.get("LOCAL_RANK", "0") == "0"  # one process tries it for all of a machine
     if config.precision == "bf16-mixed" and first and isinstance(fabric.accelerator, CPUAccelerator):
         expect_bf16("--engine.precision")
@@ -77,19 +78,18 @@ def make_optimizer(segmenter: Segmenter, config: OptimConfig, fused: bool) -> Op
     members: list[list[Tensor]] = [[] for _ in groups]
     for name, parameter in segmenter.named_parameters():
         place = next((i for i, group in enumerate(groups) if name.startswith(group.prefixes)), None)
-        if place is None:
-            raise InputError(f"parameter_groups: expected a group for every parameter, found none for {name}")
-        members[place].append(parameter)
+        members[present(place, "parameter_groups", f"a group for {name}")].append(parameter)
     options = []
     for group, parameters in zip(groups, members, strict=True):
-        expect(parameters, "parameter_groups", f"parameters beginning with {' or '.join(group.prefixes)}")
+        beginnings = " or ".join(group.prefixes)
+        expect(parameters, "parameter_groups", f"parameters beginning with {beginnings}", code="missing")
         common = {"params": parameters, "rate": group.rate_at, "clip_norm": config.clip_norm}
         own = {"betas": group.betas, "weight_decay": group.weight_decay, "clip_norm": group.clip_norm}
         options.append(common | {name: value for name, value in own.items() if value is not None})
     if config.kind == "adamw":
         return AdamW(options, lr=config.lr, weight_decay=config.weight_decay, fused=fused)
     for_adam = "adamw for a method whose parameter groups have betas"
-    expect(all(group.betas is None for group in groups), "--optim.kind", for_adam, config.kind)
+    expect(all(group.betas is None for group in groups), "--optim.kind", for_adam, config.kind, "conflict")
     momentum = config.momentum or 0.0  # the configuration was checked: it has one
     return SGD(options, config.lr, momentum, 0.0, config.weight_decay, config.nesterov, fused=fused)
 

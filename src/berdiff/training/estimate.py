@@ -79,7 +79,7 @@ def _measure(trainer: Trainer, at_once: int, limit: float) -> tuple[float, float
         if storage.data_ptr() not in known:
             kept[storage.data_ptr()] = storage.nbytes()
         if sum(kept.values()) > limit:
-            raise InputError(f"--dry-run: one slice alone takes more than {limit / GB:.1f} GB of memory; {SMALLER}")
+            raise InputError(f"--dry-run: one image alone takes over {limit / GB:.1f} GB of memory; {SMALLER}", "limit")
         return tensor
 
     def step(slices: int) -> float:

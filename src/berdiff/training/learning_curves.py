@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from berdiff.data.csv_table import csv_text
-from berdiff.data.describe import expect
+from berdiff.data.describe import check, expect
 from berdiff.files import whole_file, write_text
 from berdiff.training.run_folder import StatsRow, TrainingRun
 
@@ -20,12 +20,12 @@ PANELS = (
 
 def curves(runs: list[TrainingRun]) -> "Figure":
     """One line per run, in the panels of which a run has figures."""
-    expect(runs, "RUN", "at least one run folder")
+    expect(runs, "RUN", "at least one run folder", code="missing")
     from matplotlib.figure import Figure  # no window, no global state
 
     panels = [panel for panel in PANELS if any(_rows(run, *panel[:2]) for run in runs)]
     names = ", ".join(str(run.path) for run in runs)
-    expect(panels, names, "a run with at least one logged step", "none yet (see --loop.log-every)")
+    check(panels, f"{names}: no step is logged yet (see --loop.log-every)", "missing")
     figure = Figure(figsize=(13 * max(len(panels), 1.5) / len(PANELS), 4), layout="constrained")
     for ax, (kind, name, title) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
         for run in runs:

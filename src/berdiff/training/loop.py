@@ -242,9 +242,7 @@ class Trainer:
                 self.precision.load_state_dict(self.counters.scaler)
                 state.restore(newest.tensors, self.segmenter, self.optimizer.optimizer, self.ema)
             except (KeyError, TypeError, ValueError, RuntimeError) as error:
-                raise InputError(
-                    f"{self.run}: expected a checkpoint of this network, found another: {error}"
-                ) from error
+                raise InputError(f"{self.run}: a checkpoint of another network: {error}", "changed") from error
             self._saved_step = self.counters.step
             self._write_model("model", newest.tensors["ema"])  # a kill may have come between the checkpoint and this
             notes.append(f"resuming after step {self.counters.step}")

@@ -140,9 +140,13 @@ def _with(group: Any, name: str, value: Any) -> Any:
 def facts_of(config: AnyConfig, store: Store) -> Facts:
     """The facts of a store and of this machine; its masks are read, those of a bounded number of cases."""
     split = config.data.split
+    try:  # the method's network is made for its stride, small or large, and thrown away
+        stride = config.model.build(replace(store.input_spec, size=(256,) * len(store.size))).stride
+    except ValueError as error:
+        raise InputError(f"--model: {error}", "unsupported") from error
     return Facts(
         size=store.size,
-        stride=_stride(config, store),
+        stride=stride,
         cases=len(store.indices(split)),
         raters=store.raters,
         targets=len(store.targets),
@@ -154,19 +158,10 @@ def facts_of(config: AnyConfig, store: Store) -> Facts:
     )
 
 
-def _stride(config: AnyConfig, store: Store) -> int:
-    """Of the method's network, which is made for it, small or large, and thrown away."""
-    try:
-        return config.model.build(replace(store.input_spec, size=(256,) * len(store.size))).stride
-    except ValueError as error:
-        raise InputError(f"--model: {error}") from error
-
-
 def table(config: AnyConfig, choices: list[Choice], facts: Facts, address: str) -> list[str]:
     """What was planned and why, as lines of text. `config` is the one with the choices."""
     size, targets = by(facts.size), f"{facts.targets} target{'s' * (facts.targets != 1)}"
-    raters = f"{facts.raters} rater{'s' * (facts.raters != 1)}"
-    minutes = config.loop.max_minutes
+    raters, minutes = f"{facts.raters} rater{'s' * (facts.raters != 1)}", config.loop.max_minutes
     length = f"{config.loop.max_steps:,} steps" if minutes is None else f"{minutes:g} minutes"
     rows = [(flag(choice.setting), str(choice.value), choice.reason) for choice in choices]
     widths = [max((len(row[column]) for row in rows), default=0) for column in (0, 1)]

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, Required
 from typing_extensions import TypedDict
 
 from berdiff import schema
-from berdiff.data.describe import expect
+from berdiff.data.describe import check
 from berdiff.errors import InputError
 from berdiff.inference.run_file import read_run_file
 from berdiff.schema import Natural, NotNegative
@@ -108,7 +108,8 @@ def read_rows(path: Path) -> list[StatsRow]:
 def read_run(path: str | Path) -> TrainingRun:
     """A run folder of any version; InputError where it is none."""
     path = Path(path)
-    expect((path / "config.json").is_file(), path, "a run folder of `berdiff train`", "no config.json in it")
+    known = (path / "config.json").is_file()
+    check(known, f"{path}: not a run folder of `berdiff train`, without config.json", "kind")
     return TrainingRun(path, dict(read_run_file(path)), read_rows(path / "stats.jsonl"))
 
 
@@ -129,7 +130,7 @@ def read_sessions(run: Path) -> list[dict[str, Any]]:
 def find_runs(folder: str | Path) -> list[TrainingRun]:
     """The runs in a folder (or the folder itself, if it is one), by name."""
     folder = Path(folder)
-    expect(folder.is_dir(), folder, "a folder with runs", "no such folder")
+    check(folder.is_dir(), f"{folder}: no such folder", "missing")
     if (folder / "stats.jsonl").is_file():
         return [read_run(folder)]
     return [read_run(stats.parent) for stats in sorted(folder.glob("*/stats.jsonl"))]

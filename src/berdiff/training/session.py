@@ -11,6 +11,7 @@ from berdiff import schema
 from berdiff.data.batches import Batches
 from berdiff.data.dataset import CaseDataset
 from berdiff.data.describe import by, expect
+from berdiff.data.describe import check as check_that
 from berdiff.data.store import Store, open_store
 from berdiff.display import progress
 from berdiff.errors import InputError
@@ -67,11 +68,11 @@ def refuse_another(config: AnyConfig, run: Path) -> None:
     """InputError where the folder holds a run that this configuration would not continue, or something else."""
     if (run / "config.json").is_file():
         changed = differences(load(run / "config.json"), config)
-        found = f"another; take a new --out, or leave as it was: {'; '.join(changed)}"
-        expect(not changed, run, "the configuration this run was begun with", found)
+        advice = "take a new --out, or the settings it began with"
+        check_that(not changed, f"{run}: a run of another configuration; {advice}: {'; '.join(changed)}", "changed")
     elif run.exists():
         empty = run.is_dir() and all(path.name.startswith(".") for path in run.iterdir())
-        expect(empty, run, "a run folder, an empty folder or none", "other files")
+        check_that(empty, f"{run}: not a run folder, and not empty", "kind")
 
 
 def open_trainer(config: AnyConfig, run: Path, notes: Sequence[str] = ()) -> Trainer:
@@ -118,17 +119,17 @@ def _build(config: AnyConfig, store: Store) -> tuple[Segmenter, CaseDataset]:
     try:
         segmenter = config.model.build(spec)
     except ValueError as error:
-        raise InputError(f"--model: {error}") from error
+        raise InputError(f"--model: {error}", "unsupported") from error
     cut = data.crop, data.augment, config.seed, data.shift, data.patch, data.foreground, data.negatives, data.zoom
     dataset = CaseDataset(store, data.split, segmenter.raters, *cut)
     option = "--data.crop" if data.patch is None else "--data.patch"
     fits = all(side % segmenter.stride == 0 for side in spec.size)
-    expect(fits, option, f"sides in multiples of {segmenter.stride} for this network", by(spec.size))
+    expect(fits, option, f"sides in multiples of {segmenter.stride} for this network", by(spec.size), "shape")
     if spec.patches and spec.size != store.size:
         try:
             segmenter.tiled(spec.size, OVERLAP)  # what its validation, and every use, will need
         except InputError as error:
-            raise InputError(f"{option}: {error}") from error
+            raise InputError(f"{option}: {error}", "unsupported") from error
     if config.init is not None:
         model_folder.copy_weights(segmenter, config.init)
     return segmenter, dataset

@@ -58,12 +58,12 @@ def only_writer(run: Path, fabric: Fabric) -> Iterator[None]:
         try:
             run.mkdir(parents=True, exist_ok=True)
             held = lock(run / ".lock", wait=False)
-            refusal = "" if held else f"{run}: expected a run folder of its own, found another training at work in it"
+            refusal = "" if held else f"{run}: another training is at work in this folder"
         except OSError as error:
-            refusal = f"{run}: expected a folder that can be written, found {error.strerror or error}"
+            refusal = f"{run}: cannot be written: {error.strerror or error}"
     refusal = fabric.broadcast(refusal)
     if refusal:
-        raise InputError(refusal) if fabric.is_global_zero else SystemExit(2)
+        raise InputError(refusal, "access") if fabric.is_global_zero else SystemExit(2)
     try:
         yield
     finally:

@@ -28,6 +28,8 @@ from berdiff.jobs.done_file import read_done
 from berdiff.jobs.store import DONE
 from berdiff.output.result_file import ResultFile
 from berdiff.remote import typed_only
+from berdiff.targets.kinds import Kind as TargetKind
+from berdiff.targets.targets import of_labels
 from berdiff_viewer.server.schemas import ItemAnswer
 
 
@@ -96,7 +98,7 @@ def _saved_result(folder: Path) -> SavedResult:
         return SavedResult(folder, Input(name, (Path("."),), error=str(error)))
 
 
-def _samples(folder: Path, opened: Prepared, targets: int, kind: str) -> np.ndarray:
+def _samples(folder: Path, opened: Prepared, targets: int, kind: TargetKind) -> np.ndarray:
     """(n, K, [Z,] H, W) uint8 of what `--write samples` or `nifti` left: masks of one target, or label maps."""
     file, pictures = folder / "samples.nii.gz", sorted((folder / "samples").glob("sample-*.png"))
     one_map = targets == 1 or kind != "independent"
@@ -110,8 +112,7 @@ def _samples(folder: Path, opened: Prepared, targets: int, kind: str) -> np.ndar
         labels = labels if opened.image.ndim == 4 else labels[:, 0]
     if targets == 1:
         return (labels > 0)[:, None].astype(np.uint8)
-    values = np.arange(1, targets + 1).reshape(-1, *[1] * (labels.ndim - 1))
-    return (labels[:, None] >= values if kind == "nested" else labels[:, None] == values).astype(np.uint8)
+    return of_labels(labels, targets, kind)
 
 
 @dataclass(eq=False)
