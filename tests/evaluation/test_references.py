@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from berdiff import metrics
+from berdiff.evaluation import references
 from berdiff.evaluation.references import (
     EMPTY,
     EXACT,
@@ -108,3 +109,13 @@ def test_a_pool_changes_no_other_reference_of_a_set(readers):
             np.testing.assert_array_equal(values, plain[kind][name.replace("12_unb", "4_unb")])
     for name in ("ged_1", "ged_4", "d_sy", "d_ss"):
         np.testing.assert_array_equal(pooled[PERFECT][name], plain[PERFECT][name])
+
+
+def test_a_metric_with_a_number_of_its_own_keeps_its_name() -> None:
+    once = {
+        "ged_1": np.zeros((1, 1)),
+        "hm_iou_1": np.ones((1, 1)),
+        "rim_1mm": np.full((1, 1), 2.0),
+        "d_ss": np.zeros((1, 1)),
+    }
+    assert {"hm_iou_16", "rim_1mm"} < set(references._repeated(once, 16, 16))

@@ -75,6 +75,8 @@ class EvaluationFolder(ResultStore):
     def gathered(self, batches: int) -> tuple[Columns, References]:
         """All parts, one after the other."""
         parts = [self._read(batch) for batch in range(batches)]
+        alike = {(tuple(columns), tuple(references)) for columns, references in parts}
+        check(len(alike) == 1, f"{self.folder}: parts have other metrics than each other; remove parts/", "changed")
         return join([c for c, _ in parts]), {name: join([r[name] for _, r in parts]) for name in parts[0][1]}
 
     def _read(self, batch: int) -> tuple[Columns, References]:

@@ -1,5 +1,6 @@
 """Reference points: what needs no model, from the raters' own masks, of the same cases on the whole image."""
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -95,4 +96,6 @@ def _repeated(once: Values, n: int, pool: int) -> Values:
     ged = once["ged_1"]
     out = {f"ged_{m}": ged for m in subset_sizes(n)} | ({f"ged_{pool}_unbiased": ged} if pool > 1 else {})
     others = [name for name in of_samples(once) if name not in ("ged_1", "d_ss")]
-    return out | {name.replace("_1", f"_{n}"): once[name] for name in others} | {"d_ss": np.zeros_like(ged)}
+    return (
+        out | {re.sub(r"_1(?![0-9a-z])", f"_{n}", name): once[name] for name in others} | {"d_ss": np.zeros_like(ged)}
+    )

@@ -40,7 +40,7 @@ def masks(shape: Sequence[int], kind: Kind = "independent", seed: int = 1) -> Te
         return torch.randint(2, tuple(shape), generator=generator(seed), dtype=torch.uint8)
     B, R, K, *size = shape
     labels = torch.randint(K + 1, (B * R, *size), generator=generator(seed))
-    return torch.as_tensor(of_labels(labels.numpy(), K, kind)).unflatten(0, (B, R))
+    return torch.as_tensor(of_labels(labels.numpy(), K, kind)).reshape(B, R, K, *size)
 
 
 def awaken(module: nn.Module) -> None:

@@ -1,6 +1,6 @@
 """BerDiff, the paper's method: Bernoulli noise on masks, L_KL + L_BCE (eqs. 8-10), DDPM's or DDIM's rule."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar, Literal
 
 from annotated_types import Ge, Gt
@@ -54,9 +54,12 @@ class BerDiff(DiffusionConfig):
                 raise InputError(f"hurdle: expected 0 for exclusive targets, found {self.hurdle:g}", "unsupported")
             return Categorical(schedule, self.lambda_kl, self.lambda_bce, self.posterior)
         if kind == "nested":
-            of_loss = self.lambda_kl, self.lambda_bce, self.posterior
-            return Nested(schedule, "mask", *of_loss, nonempty, self.inner_weight)
-        return Bernoulli(schedule, self.prediction, self.lambda_kl, self.lambda_bce, self.posterior, nonempty)
+            kernel = Nested(schedule, "mask", inner_weight=self.inner_weight)
+        else:
+            kernel = Bernoulli(schedule, self.prediction)
+        return replace(
+            kernel, lambda_kl=self.lambda_kl, lambda_bce=self.lambda_bce, posterior=self.posterior, nonempty=nonempty
+        )
 
     def build(self, spec: InputSpec):
         from berdiff.diffusion.kernels.bernoulli import Bernoulli
